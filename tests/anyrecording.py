@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recordings import INF
-from specdec_exporter.baseline.file import MEANS_OF_TIME, SLIS, Baseline, Block, Context
+from specdec_exporter.baseline.file import SLIS, Baseline, Block, Context
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, Load, LoadBin
+from specdec_exporter.speculation.load import Load
 
 counts = st.one_of(st.none(), st.just(0.0), st.floats(0.0, 1e12))
 texts = st.one_of(st.none(), st.text(max_size=30))
@@ -32,27 +32,22 @@ def histograms_in(draw: st.DrawFn, bounds: tuple[float, ...]) -> Histogram:
 
 
 @st.composite
-def load_bins(draw: st.DrawFn) -> tuple[LoadBin, ...]:
-    """Any bins by load that a file may hold, half of them at a usual load."""
-    found = []
-    for bound in sorted(draw(st.sets(st.sampled_from(CONCURRENCY_BOUNDS[:4]), max_size=3))):
-        drafted = draw(st.booleans())
-        blocks = draw(st.lists(_blocks(bound, drafted=drafted), min_size=1, max_size=6))
-        positions = draw(st.lists(st.floats(0.0, 1e6), max_size=3)) if drafted else []
-        found.append(LoadBin(bound, len(blocks), tuple(blocks), tuple(sorted(positions, reverse=True))))
-    return tuple(found)
+def intervals(draw: st.DrawFn) -> tuple[Load, ...]:
+    """Any intervals that a file may hold, half of them at a usual load."""
+    drafted = draw(st.booleans())
+    number = draw(st.sampled_from([0, 1, 4, 9, 24]))
+    return tuple(draw(_interval(drafted=drafted)) for _ in range(number))
 
 
 @st.composite
-def _blocks(draw: st.DrawFn, bound: int, *, drafted: bool) -> Load:
+def _interval(draw: st.DrawFn, *, drafted: bool) -> Load:
     wild = draw(st.booleans())
     few = counts if wild else st.floats(1.0, 1e4)
-    seconds = draw(st.floats(1e-3, 1e6) if wild else st.just(5.0))
-    step_seconds = draw(counts if wild else st.floats(0.6, 1.0).map(lambda share: share * bound * seconds))
-    names = ("steps", "generation_tokens", "first_tokens", "prompt_tokens")
+    seconds = draw(st.floats(1e-3, 1e6) if wild else st.just(15.0))
+    step_seconds = draw(counts if wild else st.floats(0.6, 8.0).map(lambda load: load * seconds))
+    names = ["steps", "generation_tokens", "first_tokens", "prompt_tokens", "preemptions"]
+    names += ["drafts", "draft_tokens", "accepted_tokens"] if drafted else []
     values = {name: draw(few) for name in names} | {"step_seconds": step_seconds}
-    if drafted:
-        values |= {name: draw(few) for name in ("drafts", "draft_tokens", "accepted_tokens")}
     return Load(seconds, replace(Counts(), **values))
 
 
@@ -66,8 +61,6 @@ def time_blocks(draw: st.DrawFn, recorded: dict[str, Histogram | None]) -> tuple
             sli: draw(histograms_in(each.bounds)) for sli, each in recorded.items() if each is not None
         }
         values = {name: draw(st.just(0.0) | st.floats(0.0, 1e12)) for name in sorted(known)}
-        mean = st.none() | st.floats(0.0, 1e6)
-        found |= {name: draw(mean) for name in MEANS_OF_TIME}
         blocks.append(Block(seconds=draw(st.floats(1e-6, 1e6)), counts=replace(Counts(), **values), **found))
     return tuple(blocks)
 
@@ -103,7 +96,8 @@ def recordings(draw: st.DrawFn) -> Baseline:
             prompt_tokens=draw(counts),
             preemptions=draw(counts),
         ),
-        by_load=draw(load_bins()),
+        intervals=draw(intervals()),
+        old=draw(st.booleans()),
         requests_finished=draw(counts),
         interrupted=draw(st.booleans()),
     )

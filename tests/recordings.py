@@ -6,6 +6,8 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,9 +16,10 @@ from rules.scenario import BOUNDS
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Block, Context
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
-from specdec_exporter.speculation.load import Load, LoadBins
+from specdec_exporter.speculation.load import Load
 
 INF = math.inf
+LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)  # of prompts and answers
 TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))
 CONTEXT = Context(
     hardware="1 x L4 24 GB",
@@ -25,6 +28,7 @@ CONTEXT = Context(
     request_parameters="temperature 0, 128 tokens",
     command="vllm serve meta-llama/Llama-3.1-8B",
 )
+INTERVAL_SECONDS = 15.0
 CURVE = (0.7, 0.5, 0.34)  # of which the mean acceptance length is 2.54
 
 
@@ -113,35 +117,39 @@ def loaded(
     tokens_per_answer: int = 128,
     **facts: Any,
 ) -> Baseline:
-    """A recording with ``by_load``: five-second intervals at each concurrency, with its mean seconds of a step.
+    """A recording with ``intervals`` of 15 s: so many at each concurrency in turn, with its mean seconds of a step.
 
     ``noise`` is the relative scatter of an interval's step time, ``curve`` the acceptance by position; every step
-    drafts as many tokens as the curve is long. Latencies and counts follow from the steps.
+    drafts as many tokens as the curve is long. Latencies and counts follow from the steps. Prompts have 200 and 400
+    tokens in turn, and reading them takes no time: step times depend on the load alone.
     """
     source = random.Random(f"{name} {seed}")
-    bins, total, seconds = LoadBins(), Counts(), 0.0
+    made: list[Load] = []
     per_step = 1.0 + sum(curve)
     tpot: list[float] = []
-    for concurrency, mean in step_seconds.items():
-        for _ in range(intervals):
+    for i in range(intervals):
+        for concurrency, mean in step_seconds.items():
             step = mean * source.lognormvariate(0.0, noise)
-            steps = 5.0 * concurrency / step
+            steps = INTERVAL_SECONDS * concurrency / step
             requests = steps * per_step / (tokens_per_answer - 1)
             counts = Counts(
                 steps=steps,
                 step_seconds=steps * step,
                 generation_tokens=steps * per_step + requests,
                 first_tokens=requests,
-                prompt_tokens=requests * 300,
+                prompt_tokens=requests * (200 if i % 2 else 400),
                 drafts=steps if curve else None,
                 draft_tokens=steps * len(curve) if curve else None,
                 accepted_tokens=steps * sum(curve) if curve else None,
-                accepted_per_position=tuple(steps * rate for rate in curve),
                 preemptions=0.0,
             )
-            bins.add(Load(5.0, counts))
-            total += counts
-            seconds += 5.0
+            made.append(Load(INTERVAL_SECONDS, counts))
             tpot += [step / per_step * source.lognormvariate(0.0, 0.1) for _ in range(max(round(requests), 1))]
-    given: dict[str, Any] = {"duration_seconds": seconds, "counts": total, "by_load": bins.bins()}
+    total = reduce(add, made)
+    curve_counts = tuple(rate * total.steps for rate in curve)
+    given: dict[str, Any] = {
+        "duration_seconds": total.seconds,
+        "counts": replace(total.counts, accepted_per_position=curve_counts),
+        "intervals": tuple(made),
+    }
     return recording(name, tpot=tpot, curve=curve, **(given | facts))

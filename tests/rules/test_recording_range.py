@@ -235,7 +235,7 @@ async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
     found = await recorded(url, service("old"))
     assert (found.counts.draft_tokens, found.counts.generation_tokens) == (None, None)
     assert found.time_to_first_token_seconds is not None
-    assert found.by_load == ()
+    assert found.intervals == ()
 
 
 @pytest.mark.parametrize(
@@ -296,15 +296,13 @@ async def test_blocks_of_time_add_up_to_the_range(url: str, name: str, blocks: i
             assert getattr(block, sli).mean == pytest.approx(0.06, rel=1e-6)
 
 
-async def test_each_block_of_time_knows_the_mean_length_of_prompts_and_contexts(url: str) -> None:
+async def test_each_block_of_time_knows_its_prompts(url: str) -> None:
     found = await recorded(url, service("steady"))
     assert found.mean_prompt_tokens == pytest.approx(10.0, rel=0.01)
-    assert [block.mean_prompt_tokens for block in found.blocks] == pytest.approx([10.0] * len(found.blocks), rel=0.05)
-    # Without lengths of requests, from the counters of tokens.
-    assert [block.mean_context_tokens for block in found.blocks] == pytest.approx([31.0] * len(found.blocks), rel=0.05)
+    for block in found.blocks:
+        assert known(block.counts.prompt_tokens) / known(block.counts.first_tokens) == pytest.approx(10.0, rel=0.05)
     own = await recorded(url, '{namespace="raw"}')
-    assert {block.mean_prompt_tokens for block in own.blocks} == {None}  # no counter of prompt tokens there
-    assert {block.mean_context_tokens for block in own.blocks} == {0.1}  # twice 0.06, rounded
+    assert {block.counts.prompt_tokens for block in own.blocks} == {None}  # no counter of prompt tokens there
 
 
 async def test_lengths_come_from_the_predictor_only(url: str) -> None:
@@ -314,57 +312,59 @@ async def test_lengths_come_from_the_predictor_only(url: str) -> None:
     assert (await recorded(url, service("steady"))).prompt_length is None
 
 
-# --- By load ---
+# --- Intervals ---
 
 
-def total(found: Baseline, bound: int) -> Load:
-    (only,) = (each for each in found.by_load if each.bound == bound)
-    return only.total
+def by_concurrency(found: Baseline) -> dict[float, list[Load]]:
+    loads: dict[float, list[Load]] = {}
+    for each in found.intervals:
+        loads.setdefault(round(each.concurrency, 1), []).append(each)
+    return loads
 
 
-async def test_each_engine_is_sorted_by_its_own_load(url: str) -> None:
+async def test_intervals_are_summed_over_engines_in_engine_seconds(url: str) -> None:
+    """One engine goes from 3 to 6 requests in decode, the other stays at 12: 7.5, then 9 per engine."""
     found = await recorded(url, service("busy"))
-    assert [each.bound for each in found.by_load] == [4, 8, 16]
-    for bound, concurrency, seconds in ((4, 3, HALF), (8, 6, HALF), (16, 12, HOUR)):
-        load = total(found, bound)
-        assert load.concurrency == pytest.approx(concurrency, rel=0.01)
-        assert load.step_seconds / load.steps == pytest.approx(PACE[concurrency], rel=0.001)
-        assert load.tokens / load.steps == pytest.approx(1.75, rel=0.001)
-        assert load.seconds == pytest.approx(seconds, abs=180)  # what a warm-up could be is left out
-        counts = load.counts
-        assert known(counts.draft_tokens) / load.steps == pytest.approx(1.5, rel=0.001)
+    loads = by_concurrency(found)
+    assert list(loads) == [7.5, 9.0]  # in the order of time
+    assert [len(each) for each in loads.values()] == pytest.approx([30, 30], abs=2)
+    for each, one in ((loads[7.5], 3), (loads[9.0], 6)):
+        total = reduce(add, each)
+        assert {load.seconds for load in each} == {120.0}
+        assert total.steps / total.seconds == pytest.approx((one / PACE[one] + 12 / PACE[12]) / 2, rel=0.001)
+        assert total.tokens / total.steps == pytest.approx(1.75, rel=0.001)
+        counts = total.counts
+        assert known(counts.draft_tokens) / total.steps == pytest.approx(1.5, rel=0.001)
         assert known(counts.accepted_tokens) / known(counts.draft_tokens) == pytest.approx(0.5, rel=0.001)
-        assert known(counts.prompt_tokens) / load.steps == pytest.approx(2.0, rel=0.001)
-        assert counts.accepted_per_position == pytest.approx([known(counts.drafts) / 2] * 3, rel=0.001)
+        assert known(counts.prompt_tokens) / total.steps == pytest.approx(2.0, rel=0.001)
 
 
-async def test_a_step_holds_at_least_four_scrapes(url: str) -> None:
-    (found,) = (await recorded(url, service("sparse"))).by_load
-    assert 210 <= found.total.seconds / found.intervals <= 240
-    assert found.total.concurrency == pytest.approx(6, rel=0.02)
-    assert found.total.step_seconds / found.total.steps == pytest.approx(PACE[6], rel=0.001)
+async def test_an_interval_holds_at_least_four_scrapes(url: str) -> None:
+    found = await recorded(url, service("sparse"))
+    total = reduce(add, found.intervals)
+    assert 210 <= total.seconds / len(found.intervals) <= 240
+    assert total.concurrency == pytest.approx(6, rel=0.02)
+    assert total.step_seconds / total.steps == pytest.approx(PACE[6], rel=0.001)
 
 
-@pytest.mark.parametrize(("name", "bounds"), [("begun", [4, 8]), ("new", [8])])
-async def test_the_warm_up_after_a_start_is_left_out(url: str, name: str, bounds: list[int]) -> None:
-    found = await recorded(url, service(name))
-    assert [each.bound for each in found.by_load] == bounds
-    for each, concurrency in zip(found.by_load, (3, 6)[-len(bounds) :], strict=True):
-        assert each.total.concurrency == pytest.approx(concurrency, rel=0.01)
-        assert each.total.step_seconds / each.total.steps == pytest.approx(PACE[concurrency], rel=0.001)
-        assert each.total.seconds >= HALF - 300
+@pytest.mark.parametrize(("name", "concurrencies"), [("begun", [3, 6]), ("new", [6])])
+async def test_the_warm_up_after_a_start_is_left_out(url: str, name: str, concurrencies: list[int]) -> None:
+    loads = by_concurrency(await recorded(url, service(name)))
+    assert list(loads) == concurrencies
+    for concurrency, each in loads.items():
+        total = reduce(add, each)
+        assert total.step_seconds / total.steps == pytest.approx(PACE[round(concurrency)], rel=0.001)
+        assert total.seconds >= HALF - 300
 
 
-async def test_a_preempted_request_is_no_long_step(url: str) -> None:
+async def test_an_interval_knows_its_preemptions(url: str) -> None:
     found = await recorded(url, service("stalled"))
-    (only,) = found.by_load
-    assert only.total.step_seconds / only.total.steps == pytest.approx(PACE[6], rel=1e-4)
+    (only,) = (load for load in found.intervals if load.counts.preemptions)
+    assert only.counts.preemptions == pytest.approx(1, rel=0.4)  # increase() extrapolates
     assert found.counts.preemptions == pytest.approx(1, rel=0.2)
 
 
-async def test_a_predictor_that_is_scraped_itself_is_sorted_by_load_too(url: str) -> None:
-    (found,) = (await recorded(url, '{namespace="raw"}')).by_load
-    assert found.bound == 1
-    assert found.total.concurrency == pytest.approx(16 * 0.06 / STEP, rel=0.01)
-    assert known(found.total.counts.drafts) == pytest.approx(found.total.steps, rel=0.001)
-    assert len(found.accepted_per_position) == 1
+async def test_a_predictor_that_is_scraped_itself_has_intervals_too(url: str) -> None:
+    found = reduce(add, (await recorded(url, '{namespace="raw"}')).intervals)
+    assert found.concurrency == pytest.approx(16 * 0.06 / STEP, rel=0.01)
+    assert known(found.counts.drafts) == pytest.approx(found.steps, rel=0.001)

@@ -30,7 +30,7 @@ from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
+from specdec_exporter.speculation.load import LOAD_COUNTS, Load
 from specdec_exporter.yamlfile import parse_yaml
 
 INF = math.inf
@@ -74,17 +74,9 @@ EXAMPLE = Baseline(
             request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 3.0, 3.0), 2.0),
         ),
     ),
-    by_load=(
-        LoadBin(
-            4,
-            9,
-            (
-                Load(20.0, Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0)),
-                Load(25.0, Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0)),
-            ),
-            (90.0, 60.0, 30.0),
-        ),
-        LoadBin(16, 5, (Load(30.0, Counts(steps=700.0, step_seconds=300.0)),)),
+    intervals=(
+        Load(20.0, Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0)),
+        Load(25.0, Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0)),
     ),
 )
 TEXT = to_yaml(EXAMPLE)
@@ -100,7 +92,7 @@ amounts = st.integers(1, 10**9).map(float) | st.floats(1e-6, 1e9)
 def test_a_file_gives_back_the_baseline_it_was_written_from(  # noqa: PLR0917
     name: str, hardware: str | None, command: str, seconds: float, drafts: float, steps: float
 ) -> None:
-    (load, *more), other = EXAMPLE.by_load[0].blocks, EXAMPLE.by_load[1]
+    load, *more = EXAMPLE.intervals
     changed = msgspec.structs.replace(load, counts=msgspec.structs.replace(load.counts, steps=steps))
     baseline = msgspec.structs.replace(
         EXAMPLE,
@@ -108,16 +100,15 @@ def test_a_file_gives_back_the_baseline_it_was_written_from(  # noqa: PLR0917
         context=Context(hardware=hardware, command=command),
         duration_seconds=seconds,
         counts=Counts(drafts, drafts * 3, drafts * 2, (drafts, drafts / 2)),
-        by_load=(msgspec.structs.replace(EXAMPLE.by_load[0], blocks=(changed, *more)), other),
+        intervals=(changed, *more),
     )
     assert parse_baseline(to_yaml(baseline).encode()) == baseline
 
 
 def test_a_file_is_plain_yaml_with_the_keys_of_the_format() -> None:
     data = yamltext.load(TEXT)
-    changed = ("latency", "lengths", "by_load", "blocks")  # YAML has numbers as keys, JSON has none
+    changed = ("latency", "lengths", "blocks")  # YAML has numbers as keys, JSON has none
     assert data == {**to_document(EXAMPLE), **{key: data[key] for key in changed}}
-    assert {str(bound): found for bound, found in data["by_load"].items()} == to_document(EXAMPLE)["by_load"]
     assert {"name", "recorded_at", "duration_seconds", *Context.__struct_fields__} <= set(data)
     assert data["latency"]["request_latency_seconds"] == {
         "count": 10,
@@ -132,51 +123,73 @@ def test_a_key_that_may_be_missing_reads_as_null() -> None:
     assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
 
 
-def test_a_file_without_loads_blocks_and_lengths_is_read() -> None:
+OLD_LOADS = """by_load:
+  16:
+    intervals: 1
+    seconds: [30]
+    steps: [700]
+    step_seconds: [300]
+    accepted_per_position: []
+  4:
+    intervals: 9
+    seconds: [20, 25]
+    steps: [60, 50]
+    step_seconds: [66, 55.5]
+    drafts: [60, 40]
+    accepted_per_position: [90, 60, 30]
+blocks:
+  seconds: [900, 900.25]
+  mean_prompt_tokens: [8, null]
+  mean_context_tokens: [38, 30.5]
+"""
+
+
+def test_a_file_of_version_0_1_is_read_as_far_as_it_goes_and_says_so() -> None:
+    read = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'intervals:')]}\n{OLD_LOADS}".encode())
+    assert read.old
+    assert [(load.concurrency, load.steps) for load in read.intervals] == [(3.3, 60.0), (2.22, 50.0), (10.0, 700.0)]
+    assert [block.seconds for block in read.blocks] == [900.0, 900.25]
+    assert any(remark.startswith("written by version 0.1") for remark in remarks(read))
+    assert not parse_baseline(TEXT.encode()).old
+
+
+def test_a_file_without_intervals_blocks_and_lengths_is_read() -> None:
     old = TEXT[: TEXT.index("\nlengths:")].replace("  step_seconds: 4.4\n", "")
     read = parse_baseline(old.encode())
     assert (read.blocks, read.prompt_length, read.generation_length) == ((), None, None)
-    assert (read.by_load, read.counts.step_seconds, read.counts.steps) == ((), None, 110.0)
-    assert remarks(read)[-1] == (
-        "no step times by load: what a draft costs cannot be computed; V0 engines do not count step_seconds; with "
-        "another engine, record again"
-    )
+    assert (read.intervals, read.old, read.counts.step_seconds, read.counts.steps) == ((), True, None, 110.0)
 
 
-def with_loads(*loads: Load) -> Baseline:
-    bins = LoadBins()
-    for each in loads:
-        bins.add(each)
-    return msgspec.structs.replace(EXAMPLE, by_load=bins.bins())
+def plain(*steps: float, stall: float = 0.0) -> Baseline:
+    """A recording without drafts: so many steps of 20 ms in each interval of 15 s; the first one stalls."""
+    counts = [Counts(steps=each, step_seconds=each * 0.02 + (0.0 if i else stall)) for i, each in enumerate(steps)]
+    total = reduce(add, counts, Counts(steps=0.0, step_seconds=0.0))
+    return replace(EXAMPLE, counts=total, intervals=tuple(Load(15.0, each) for each in counts))
 
 
 @pytest.mark.parametrize(
-    ("baseline", "said"),
+    ("baseline", "why"),
     [
-        (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 4), None),
-        (with_loads(*[Load(5.0, Counts(steps=100.0, step_seconds=20.0))] * 3), "no load has 200 request-steps in 4"),
-        (
-            msgspec.structs.replace(EXAMPLE, by_load=(), counts=Counts(generation_tokens=5.0)),
-            "no step times by load: .*; the predictor does not expose its step latency",
-        ),
+        (plain(*[100.0] * 8), None),
+        (plain(*[100.0] * 3), "3 intervals with decoding steps, 4 are needed; record for longer"),
+        (plain(*[20.0] * 8), "160 decoding steps, 200 are needed; record for longer"),
+        (plain(20.0, *[100.0] * 7, stall=10.0), "one stall took most of the time of all steps; record again"),
+        (EXAMPLE, "2 intervals with decoding steps, 4 are needed; record for longer"),
+        (replace(EXAMPLE, counts=Counts(steps=9.0)), "V0 engines do not count step_seconds; with another engine, rec"),
+        (replace(EXAMPLE, counts=Counts(generation_tokens=5.0)), "the predictor does not expose its step latency"),
     ],
 )
-def test_a_recording_that_cannot_tell_what_a_draft_costs_says_so(baseline: Baseline, said: str | None) -> None:
+def test_a_recording_that_cannot_tell_what_a_draft_costs_says_why(baseline: Baseline, why: str | None) -> None:
     found = [remark for remark in remarks(baseline) if "what a draft costs" in remark]
-    if said is None:
-        assert found == []
-    else:
-        (only,) = found
-        assert re.match(said, only)
+    assert [why is not None and f": {why}" in remark for remark in found] == ([True] if why else [])
 
 
-def test_the_example_in_the_documentation_is_read() -> None:
+def test_the_example_of_intervals_in_the_documentation_is_read() -> None:
     words = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```yaml\n(by_load:.*?)```", words, re.DOTALL)
-    (found,) = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'by_load:')]}\n{example}".encode()).by_load
-    assert found.bound / 2 < found.total.concurrency <= found.bound
-    assert found.total.counts.accepted_tokens == sum(found.accepted_per_position)
-    assert all(getattr(found.total.counts, name) for name in BLOCK_COUNTS)
+    (example,) = re.findall(r"```yaml\n(intervals:.*?)```", words, re.DOTALL)
+    found = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'intervals:')]}\n{example}".encode()).intervals
+    assert all(load.ran for load in found)
+    assert all(getattr(load.counts, name) is not None for load in found for name in LOAD_COUNTS)
 
 
 def test_the_example_of_blocks_in_the_documentation_is_read() -> None:
@@ -187,7 +200,7 @@ def test_the_example_of_blocks_in_the_documentation_is_read() -> None:
     found = parse_baseline(to_yaml(recorded).replace("blocks: {}", example).encode())
     total = reduce(add, found.blocks)
     assert total.time_per_output_token_seconds == whole
-    assert all(getattr(total.counts, name) for name in BLOCK_COUNTS)
+    assert all(getattr(total.counts, name) is not None for name in LOAD_COUNTS)
 
 
 @pytest.mark.parametrize(
@@ -198,15 +211,6 @@ def test_a_recording_says_if_its_blocks_tell_little(blocks: int, said: str | Non
     baseline = msgspec.structs.replace(EXAMPLE, blocks=EXAMPLE.blocks[:1] * blocks)
     found = [remark for remark in remarks(baseline) if "blocks" in remark]
     assert [remark.startswith(said or "") for remark in found] == ([True] if said else [])
-
-
-def test_blocks_that_were_written_without_mean_lengths_are_read() -> None:
-    with_means = msgspec.structs.replace(
-        EXAMPLE, blocks=tuple(replace(block, mean_context_tokens=30.5) for block in EXAMPLE.blocks)
-    )
-    assert parse_baseline(to_yaml(with_means).encode()) == with_means
-    old = "".join(line for line in to_yaml(with_means).splitlines(keepends=True) if "  mean_" not in line)
-    assert parse_baseline(old.encode()) == EXAMPLE
 
 
 @pytest.mark.parametrize("zone", ["2026-01-31T13:00:00+01:00", '"2026-01-31 12:00:00.75Z"'])
@@ -243,19 +247,15 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
         ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
         ("  drafts: 100", "  drafts: null", "accepted_per_position: expected drafts beside the positions"),
-        ("  4:\n    intervals: 9", "  3:\n    intervals: 9", "by_load.3: expected a bin of 1, 2, 4, 8, "),
-        ("intervals: 9", "intervals: 0", "by_load[...].intervals: expected a whole number of at least 1"),
-        ("    intervals: 9\n", "", "by_load[...]: expected the key intervals, found none"),
-        ("seconds: [20, 25]", "seconds: []", "by_load[...].seconds: expected 1 to 1000 blocks, found 0"),
-        ("seconds: [20, 25]", "seconds: [20, 0]", "by_load[...].seconds[1]: expected blocks with seconds, steps"),
-        ("    steps: [60, 50]", "    steps: [60]", "by_load[...].steps: expected 2 values, one per block, found 1"),
-        ("[90, 60, 30]\n  16", "90\n  16", "by_load[...].accepted_per_position: expected a list"),
+        ("seconds: [20, 25]", "seconds: [20, 0]", "intervals.seconds[1]: expected a time above 0 seconds, found 0"),
+        ("  steps: [60, 50]", "  steps: [60]", "intervals.steps: expected 2 values, as many as seconds, found 1"),
+        ("  steps: [60, 50]", "  steps: [60, -1]", "intervals.steps[1]: expected a number of at least 0"),
         ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
         ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
         (
             "  seconds: [900, 900.25]",
             f"  seconds: {[1] * 1001}",
-            "seconds: expected 1 to 1000 blocks, found 1001",
+            "blocks.seconds: expected at most 1000 values, found 1001",
         ),
         ("sum: [0.5, 0.25]", "sum: [0.5, 0.5]", "seconds.sum[1]: expected 0.2 to 0.4, as the buckets allow, found 0.5"),
         ("0.1: [5, 4]", "0.1: [4, 4]", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
@@ -343,7 +343,7 @@ def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> N
     except BaselineError as error:
         assert "\n" not in str(error)  # noqa: PT017  either outcome is right
         return
-    assert parse_baseline(to_yaml(read).encode()) == read
+    assert parse_baseline(to_yaml(read).encode()) == replace(read, old=False)  # it is written anew
     for _, histogram in read.histograms():
         assert histogram.bounds[-1] == INF
         assert list(histogram.bounds) == sorted(set(histogram.bounds))

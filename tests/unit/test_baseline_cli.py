@@ -21,7 +21,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
-from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.load import Load
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
@@ -67,16 +67,33 @@ def test_show_says_what_was_measured_and_what_is_missing(file: str) -> None:
     assert "note: no time to first token was recorded" in flat
 
 
+def rows_of(path: Path) -> list[str]:
+    return [" ".join(line.split()) for line in run("show", str(path)).output.splitlines()]
+
+
 def test_show_has_a_row_for_each_load(tmp_path: Path) -> None:
     path = tmp_path / "loads.yaml"
     counts = Counts(500.0, 1500.0, 1000.0, (), 1550.0, 50.0, 500.0, step_seconds=15.0)
-    plain = Counts(generation_tokens=600.0, first_tokens=100.0, steps=500.0, step_seconds=12.5)
-    loads = (LoadBin(4, 6, (Load(5.0, counts), Load(5.0, counts))), LoadBin(2048, 4, (Load(0.01, plain),)))
-    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, by_load=loads)))
-    rows = [" ".join(line.split()) for line in run("show", str(path)).output.splitlines()]
+    plain = replace(Counts(0.0, 0.0, 0.0), generation_tokens=600.0, first_tokens=100.0, steps=500.0, step_seconds=12.5)
+    loads = (Load(5.0, counts), Load(0.01, plain), Load(5.0, counts))
+    path.write_text(to_yaml(replace(BASELINE, intervals=loads)))
+    rows = rows_of(path)
     at = rows.index("in decode of the time step time tokens per step acceptance")
     assert rows[at + 1 : at + 3] == ["3.0 99.9% 30 ms 3.00 66.7%", "1,250.0 0.1% 25 ms 1.00 -"]
-    assert not any("what a draft costs" in row for row in rows)
+    assert not any(row.startswith("a step without drafts takes") for row in rows)
+
+
+def test_show_says_what_a_step_without_drafts_takes_and_by_what(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    loads = []
+    for concurrency, prompts in ((4.0, 2.0), (8.0, 0.0), (16.0, 1.0), (32.0, 3.0)):
+        step = 0.02 + 0.0004 * concurrency + 0.00005 * prompts
+        steps = 15.0 * concurrency / step
+        counts = Counts(steps=steps, step_seconds=15.0 * concurrency, generation_tokens=steps, first_tokens=0.0)
+        loads.append(Load(15.0, replace(counts, prompt_tokens=prompts * 15.0 / step)))
+    path.write_text(to_yaml(replace(BASELINE, counts=loads[0].counts, intervals=tuple(loads * 2))))
+    words = "20 ms + 0.4 ms for each request in decode + 0.05 ms for each prompt token read in it"
+    assert f"a step without drafts takes {words}" in " ".join(rows_of(path))
 
 
 def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
@@ -88,28 +105,26 @@ def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     assert "blocks of time 24 of about 75 s" in shown
     assert "prompt length 150 tokens on average" in shown
     assert "answer length" not in shown
-    assert "context length not recorded" in shown
     assert "100 requests, 24 blocks of time" in run("check", str(path)).output
 
 
-def test_the_range_of_mean_lengths_over_the_blocks_is_shown(tmp_path: Path) -> None:
+def test_the_range_of_prompts_over_the_blocks_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "lengths.yaml"
-    means = ((800.0, 1000.4), (None, None), (3200.0, 3900.0))
-    blocks = tuple(Block(seconds=75.0, mean_prompt_tokens=one, mean_context_tokens=other) for one, other in means)
-    counts = msgspec.structs.replace(BASELINE.counts, prompt_tokens=200_000.0, generation_tokens=20_000.0)
-    counts = msgspec.structs.replace(counts, first_tokens=100.0)
-    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, counts=counts)))
+    prompts = ((40.0, 32_000.0), (0.0, 0.0), (60.0, 192_000.0))
+    counts = [Counts(first_tokens=requests, prompt_tokens=tokens) for requests, tokens in prompts]
+    blocks = tuple(Block(seconds=75.0, counts=each) for each in counts)
+    whole = replace(BASELINE.counts, prompt_tokens=224_000.0, first_tokens=100.0)
+    path.write_text(to_yaml(replace(BASELINE, blocks=blocks, counts=whole)))
     shown = " ".join(run("show", str(path)).output.split())
-    assert "prompt length 2,000 tokens on average, 800 to 3,200 by block of time" in shown
-    assert "context length 2,200 tokens on average, 1,000 to 3,900 by block of time" in shown
+    assert "prompt length 2,240 tokens on average, 800 to 3,200 by block of time" in shown
 
 
 def test_of_drafts_that_were_verified_in_part_no_acceptance_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "adaptive.yaml"
     command = "vllm serve m --speculative-config.method=eagle3 --speculative-config.enable_adaptive_verification=true"
-    loads = (LoadBin(4, 4, (Load(5.0, replace(BASELINE.counts, step_seconds=15.0)),)),)
+    loads = (Load(5.0, replace(BASELINE.counts, step_seconds=15.0)),)
     context = replace(BASELINE.context, command=command)
-    path.write_text(to_yaml(replace(BASELINE, context=context, by_load=loads)))
+    path.write_text(to_yaml(replace(BASELINE, context=context, intervals=loads)))
     shown = " ".join(run("show", str(path)).output.split())
     assert "acceptance 66.7%" not in shown
     assert "length 3.00 tokens per draft" in shown

@@ -22,6 +22,7 @@ from builders import CAPTURES, engine, known, latency, snapshot
 from demo.simulator.scenario import Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
+from recordings import E2E, LENGTHS, TPOT, TTFT
 from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.live import record
@@ -33,7 +34,7 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
-from specdec_exporter.speculation.load import Load, LoadBin
+from specdec_exporter.speculation.load import Load
 
 INF = float("inf")
 BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()
@@ -41,8 +42,8 @@ AFTER = (CAPTURES / "0.25.1-draft_model-k3/metrics-1-p90.txt").read_bytes()
 LOG = CAPTURES / "0.25.1-draft_model-k3/server.log"
 
 
-def recorded(*snapshots: Snapshot, model: str | None = None) -> Baseline:
-    recorder = Recorder(snapshots[0], 100.0, model)
+def recorded(*snapshots: Snapshot, model: str | None = None, interval_seconds: float = 0.0) -> Baseline:
+    recorder = Recorder(snapshots[0], 100.0, model, interval_seconds=interval_seconds)
     for at, each in enumerate(snapshots[1:], start=101):
         recorder.observe(each, float(at))
     shell = Baseline(name="x", recorded_at="2026-01-01T00:00:00Z", duration_seconds=1.0, model_name=recorder.model_name)
@@ -50,7 +51,7 @@ def recorded(*snapshots: Snapshot, model: str | None = None) -> Baseline:
 
 
 def totals(baseline: Baseline) -> Baseline:
-    return msgspec.structs.replace(baseline, by_load=(), blocks=())
+    return msgspec.structs.replace(baseline, intervals=(), blocks=())
 
 
 # --- differences ---
@@ -124,10 +125,10 @@ def test_of_a_v0_engine_only_latency_is_recorded_since_its_counters_count_no_tok
     (block,) = found.blocks
     assert block.counts == found.counts
     assert block.request_latency_seconds == found.request_latency_seconds is not None
-    assert found.by_load == ()
+    assert found.intervals == ()
 
 
-# --- by load ---
+# --- intervals ---
 
 
 def busy(
@@ -142,39 +143,60 @@ def busy(
     )
 
 
-def test_an_interval_with_a_preemption_and_the_one_after_it_are_left_out_for_this_engine_only() -> None:
-    """The wait of a preempted request counts as one step when it goes on, here in the fifth interval."""
-    shots = []
-    for i in range(9):
-        stalled = busy(100.0 * i, 3.0, float(i), preemptions=float(i >= 4))
-        if i >= 5:
-            stalled = msgspec.structs.replace(
-                stalled, step_latency=latency(100.0 * i + 1, (3.0 * i + 60) / (100 * i + 1))
-            )
-        shots.append(snapshot(stalled, busy(400.0 * i, 12.0, float(i), name="1")))
-    four, sixteen = recorded(*shots).by_load
-    assert (four.intervals, four.total.steps) == (6, 600.0)
-    assert four.total.step_seconds == pytest.approx(18.0)
-    assert (sixteen.intervals, sixteen.total.steps) == (8, 3200.0)
-    assert recorded(*shots).counts.preemptions == 1.0
+def test_an_interval_sums_polls_and_engines_in_the_order_of_time() -> None:
+    """Nine polls of 1 s make three intervals of 3 s; one engine preempts a request in the second one."""
+    shots = [
+        snapshot(busy(100.0 * i, 3.0, i, preemptions=float(i > 4)), busy(400.0 * i, 12.0, i, name="1"))
+        for i in range(10)
+    ]
+    found = recorded(*shots, interval_seconds=3.0).intervals
+    assert [load.seconds for load in found] == [6.0] * 3  # engine-seconds
+    assert [load.steps for load in found] == [1500.0] * 3
+    assert [load.concurrency for load in found] == pytest.approx([7.5] * 3)
+    assert [load.counts.preemptions for load in found] == [0.0, 1.0, 0.0]
+    assert [load.counts.draft_tokens for load in found] == [4500.0] * 3
 
 
-def test_two_real_engines_have_their_own_loads() -> None:
-    """Within the second of the test clock: 39 s of steps in one engine, 40 s in the other, not 79 s in both."""
-    after = parse_exposition((CAPTURES / "0.32.0-draft_model-dp2-api1/metrics-2-after.txt").read_bytes())
-    (found,) = recorded(snapshot(), after).by_load
-    assert (found.bound, found.intervals, found.total.seconds) == (64, 2, 2.0)
-    assert [block.step_seconds for block in found.blocks] == pytest.approx([39.378452, 39.840083], abs=1e-6)
-    assert found.total.steps == sum(known(engine.step_latency).count for engine in after.engines)
+@pytest.mark.parametrize(("polls", "seconds"), [(4.98, 14.94), (5.02, 15.06), (8.0, 16.0), (20.0, 20.0)])
+def test_an_interval_ends_with_the_poll_nearest_to_its_length(polls: float, seconds: float) -> None:
+    recorder = Recorder(snapshot(busy(0.0, 3.0, 0.0)), 0.0, interval_seconds=15.0)
+    for i in range(1, 13):
+        recorder.observe(snapshot(busy(100.0 * i, 3.0, i * polls)), i * polls)
+    assert {round(load.seconds, 6) for load in recorder.increases().intervals} == {seconds}
+
+
+def test_intervals_without_a_step_are_left_out() -> None:
+    steps = [0, 0, 100, 100, 300]
+    found = recorded(*(snapshot(busy(float(done), 2.0, done / 100)) for done in steps)).intervals
+    assert [load.steps for load in found] == [100.0, 200.0]
+
+
+def test_a_long_recording_keeps_120_intervals_evenly_and_as_they_were() -> None:
+    """Each interval has as many steps as its number."""
+    done = list(itertools.accumulate(range(1001)))
+    found = recorded(*(snapshot(busy(float(steps), 3.0, i)) for i, steps in enumerate(done))).intervals
+    numbers = [round(load.steps) for load in found]
+    assert len(numbers) == 120
+    assert {later - earlier for earlier, later in itertools.pairwise(numbers)} == {8, 9}
+    assert (numbers[0], numbers[-1] > 990) == (1, True)
+    assert {load.seconds for load in found} == {1.0}
+
+
+def test_a_count_that_has_not_counted_yet_is_0() -> None:
+    """The predictor shows some counters only from their first event on. A file has a list per count, without gaps."""
+    silent = msgspec.structs.replace(busy(100.0, 2.0, 1.0), draft_tokens=None, drafts=None, accepted_tokens=None)
+    found = recorded(snapshot(busy(0.0, 2.0, 0.0)), snapshot(silent), snapshot(busy(200.0, 2.0, 2.0)))
+    assert [load.counts.draft_tokens for load in found.intervals] == [0.0, 600.0]
+    assert parse_baseline(to_yaml(found).encode()) == found
 
 
 def test_what_rounds_to_nothing_leaves_a_file_that_can_be_read() -> None:
+    counts = Counts(steps=101.0, step_seconds=5.0)
     tiny = Load(1e-9, Counts(steps=1.0, step_seconds=1e-9))
     some = Load(5.0, Counts(steps=100.0, step_seconds=5.0))
-    bins = (LoadBin(1, 2, (tiny, some)), LoadBin(2, 1, (tiny,)))
-    measured = Increases({"request_latency_seconds": latency(2)}, Counts(), 2.0, bins)
+    measured = Increases({"request_latency_seconds": latency(2)}, counts, 2.0, (tiny, some))
     found = with_increases(Baseline(name="x", recorded_at="2026-01-01T00:00:00Z", duration_seconds=1.0), measured)
-    assert found.by_load == (LoadBin(1, 2, (some,)),)
+    assert found.intervals == (some,)
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
@@ -200,42 +222,34 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
-def asked(polls: list[tuple[int, int, int]], *, lengths: bool) -> list[Snapshot]:
-    """One engine; between two polls so many requests with prompts and answers of so many tokens begin and finish."""
-    shots, total, prompts, answers = [], 0, 0, 0
-    for requests, prompt, answer in [(5, 1000, 1000), *polls]:  # the first ones are before the recording
-        total, prompts, answers = total + requests, prompts + requests * prompt, answers + requests * answer
-        known = {"prompt_length": prompts, "generation_length": answers} if lengths else {}
+def filled(bounds: tuple[float, ...], rounds: int) -> Histogram:
+    """A histogram with requests in every bucket."""
+    added = [rounds * (500 + 7 * i) for i in range(len(bounds))]
+    middles = [(low + min(high, 2.0 * low)) / 2.0 for low, high in itertools.pairwise((0.0, *bounds))]
+    middles[0] = bounds[0] / 2.0
+    total = sum(count * middle for count, middle in zip(added, middles, strict=True))
+    return Histogram(bounds, tuple(map(float, itertools.accumulate(added))), total)
+
+
+def test_a_recording_of_a_busy_day_is_a_small_file() -> None:
+    """24 blocks and 120 intervals, with values in every bucket of vLLM's histograms."""
+    shots = []
+    for rounds in range(24 * 64 + 1):
+        lengths = filled(LENGTHS, rounds)
         shots.append(
             msgspec.structs.replace(
-                engine(10.0 * total, requests=total),
-                prompt_tokens=float(prompts),
-                generation_tokens=float(answers),
-                **{name: Histogram((INF,), (float(total),), float(tokens)) for name, tokens in known.items()},
+                busy(1_234_567.0 * rounds, 200.123456, 56.0 * rounds),
+                time_to_first_token=filled(TTFT, rounds),
+                time_per_output_token=filled(TPOT, rounds),
+                request_latency=filled(E2E, rounds),
+                prompt_length=lengths,
+                generation_length=lengths,
+                prompt_tokens=lengths.sum,
             )
         )
-    return [snapshot(shot) for shot in shots]
-
-
-@pytest.mark.parametrize("lengths", [True, False])
-def test_a_block_knows_the_mean_length_of_its_prompts_and_contexts(lengths: bool) -> None:
-    found = recorded(*asked([(2, 100, 50), (0, 0, 0), (6, 7000, 333)], lengths=lengths))
-    assert [block.mean_prompt_tokens for block in found.blocks] == [100.0, None, 7000.0]
-    assert [block.mean_context_tokens for block in found.blocks] == [150.0, None, 7333.0]
-    assert (found.mean_prompt_tokens, found.mean_context_tokens) == (5275.0, 5537.25)
-    assert parse_baseline(to_yaml(found).encode()) == found
-
-
-@pytest.mark.parametrize("lengths", [True, False])
-def test_blocks_that_are_joined_have_the_mean_of_all_their_requests(lengths: bool) -> None:
-    found = recorded(*asked([(1, 100, 10), (3, 500, 30)] * 24, lengths=lengths))
-    assert [block.mean_prompt_tokens for block in found.blocks] == [400.0] * 24
-    assert [block.mean_context_tokens for block in found.blocks] == [425.0] * 24
-
-
-def test_a_recording_of_a_day_of_long_prompts_is_a_small_file() -> None:
-    polls = [(20 + number % 7, 30_000 + number, 700 + number % 11) for number in range(500)]
-    assert len(to_yaml(recorded(*asked(polls, lengths=True)))) < 40_000
+    found = recorded(*map(snapshot, shots))
+    assert (len(found.intervals), len(found.blocks)) == (120, 24)
+    assert 15_000 < len(to_yaml(found)) < 40_000
 
 
 def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:

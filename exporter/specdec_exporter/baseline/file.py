@@ -20,7 +20,7 @@ from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.predictor.speculativeconfig import deployment_of
 from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
-from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin
+from specdec_exporter.speculation.load import LOAD_COUNTS, Load
 
 # The service level indicators of a baseline: field of a baseline -> field of a snapshot.
 HISTOGRAMS = {
@@ -54,9 +54,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One of the consecutive parts of a recording, of about equal length: increases over ``seconds`` of wall clock.
 
     The scatter of the blocks tells how far a figure of the whole recording is from chance, whatever requests have in
-    common: a batch, a burst, an hour. A histogram without requests in the block has zero counts. ``mean_prompt_tokens``
-    is of the requests with a first token in the block. ``mean_context_tokens``, prompt and answer, is of those that
-    finished in it.
+    common: a batch, a burst, an hour. A histogram without requests in the block has zero counts.
     """
 
     seconds: float
@@ -64,11 +62,9 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     time_to_first_token_seconds: Histogram | None = None
     time_per_output_token_seconds: Histogram | None = None
     request_latency_seconds: Histogram | None = None
-    mean_prompt_tokens: float | None = None
-    mean_context_tokens: float | None = None
 
     def __add__(self, other: Block) -> Block:
-        """Sum of two neighbours, without means; keep a figure that only one of them knows."""
+        """Sum of two neighbours; keep a figure that only one of them knows."""
         pairs = {sli: (getattr(self, sli), getattr(other, sli)) for sli in SLIS}
         return Block(
             seconds=self.seconds + other.seconds,
@@ -81,10 +77,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
-    metrics. Without speculation ``counts`` has no drafts. ``by_load`` has the polling intervals of the span by
-    concurrency; it is empty for V0 engines. ``blocks`` has the same intervals in the order of time, and
-    ``prompt_length`` and ``generation_length`` are the tokens per request; empty and ``None`` in recordings that have
-    none. ``interrupted``: recording stopped early.
+    metrics. Without speculation ``counts`` has no drafts. ``intervals`` are short parts of the span, in the order of
+    time, summed over engines: their seconds are engine-seconds. They tell step time and load, and are empty for V0
+    engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved latencies.
+    ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording stopped early.
+    ``old``: of a file of version 0.1, which had sums by load, not in the order of time, for intervals.
     """
 
     name: str
@@ -102,11 +99,12 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     request_latency_seconds: Histogram | None = None
     counts: Counts = Counts()
     requests_finished: float | None = None
-    by_load: tuple[LoadBin, ...] = ()
+    intervals: tuple[Load, ...] = ()
     blocks: tuple[Block, ...] = ()
     prompt_length: Histogram | None = None
     generation_length: Histogram | None = None
     interrupted: bool = False
+    old: bool = False
 
     @property
     def recorded_timestamp(self) -> float:
@@ -124,25 +122,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         found = ratio(self.counts.prompt_tokens, self.counts.first_tokens)
         return found or (self.prompt_length.mean if self.prompt_length else None)
 
-    @property
-    def mean_context_tokens(self) -> float | None:
-        """Mean prompt and generated tokens of a request: of the finished requests, else by the counters."""
-        if self.prompt_length and self.generation_length:
-            return self.prompt_length.mean + self.generation_length.mean
-        return context_by_counters(self.counts)
-
     def histograms(self) -> Iterator[tuple[str, Histogram]]:
         """Yield each recorded SLI and its histogram."""
         for sli in SLIS:
             if (histogram := getattr(self, sli)) is not None:
                 yield sli, histogram
-
-
-def context_by_counters(counts: Counts) -> float | None:
-    """Return the mean context by counters, which count the tokens of requests that have not finished too."""
-    if counts.prompt_tokens is None or counts.generation_tokens is None:
-        return None
-    return ratio(counts.prompt_tokens + counts.generation_tokens, counts.first_tokens)
 
 
 def as_utc(moment: datetime) -> str:
@@ -164,9 +148,6 @@ _THROUGHPUT = (
     "step_seconds",
     "preemptions",
 )
-# The counts and the means of the blocks of time.
-MEANS_OF_TIME = ("mean_prompt_tokens", "mean_context_tokens")
-COUNTS_OF_TIME = tuple(name for name in (*_ACCEPTANCE, *_THROUGHPUT) if name in SCALARS)
 
 
 def to_document(baseline: Baseline) -> dict[str, Any]:
@@ -191,7 +172,7 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
         "lengths": {
             name: _histogram_document(found) for name in LENGTHS if (found := getattr(baseline, name)) is not None
         },
-        "by_load": {str(each.bound): _load_document(each) for each in baseline.by_load},
+        "intervals": _columns(baseline.intervals),
         "blocks": _blocks_document(baseline.blocks),
     }
 
@@ -203,15 +184,10 @@ def _histogram_document(found: Histogram) -> dict[str, Any]:
 
 def _blocks_document(blocks: Sequence[Block]) -> dict[str, Any]:
     """Return one list per figure, which holds a value for each block."""
-    if not blocks:
-        return {}
-    document: dict[str, Any] = _columns(blocks, COUNTS_OF_TIME)
-    for name in MEANS_OF_TIME:
-        values = [_plain(getattr(block, name)) for block in blocks]
-        document[name] = values if any(values) else None
+    document = _columns(blocks)
     for sli in SLIS:
         found = [each for block in blocks if (each := getattr(block, sli)) is not None]
-        if len(found) == len(blocks):
+        if found and len(found) == len(blocks):
             document[sli] = {"sum": [_plain(each.sum) for each in found], "buckets": dict(_bucket_columns(found))}
     return document
 
@@ -226,19 +202,13 @@ def _bucket_columns(found: Sequence[Histogram]) -> Iterator[tuple[str, list[floa
         below = counts
 
 
-def _load_document(found: LoadBin) -> dict[str, Any]:
+def _columns(parts: Sequence[Block | Load]) -> dict[str, Any]:
+    """Return the seconds and one list per count; ``None`` where a part does not know the count."""
+    if not parts:
+        return {}
+    columns = {name: [getattr(part.counts, name) for part in parts] for name in LOAD_COUNTS}
     return {
-        "intervals": found.intervals,
-        **_columns(found.blocks, BLOCK_COUNTS),
-        "accepted_per_position": [_plain(value) for value in found.accepted_per_position],
-    }
-
-
-def _columns(blocks: Sequence[Block | Load], names: Sequence[str]) -> dict[str, Any]:
-    """Return the seconds and one list per count; ``None`` where a block does not know the count."""
-    columns = {name: [getattr(block.counts, name) for block in blocks] for name in names}
-    return {
-        "seconds": [_plain(block.seconds) for block in blocks],
+        "seconds": [_plain(part.seconds) for part in parts],
         **{name: None if None in values else [_plain(value) for value in values] for name, values in columns.items()},
     }
 
@@ -250,8 +220,8 @@ _COMMENTS = {
     "throughput": "increases over the span",
     "latency": "requests of the span at or below each bound in seconds (le), cumulative",
     "lengths": "tokens per finished request, cumulative by upper bound",
-    "by_load": "the span by requests in decode at a time, per engine; each list has a value per block of intervals",
-    "blocks": "the span in the order of time; each list has a value per block",
+    "intervals": "step time and load of short parts in the order of time, in engine-seconds; a value per interval",
+    "blocks": "the whole span in a few parts, in the order of time, for chance; a value per block",
 }
 
 
@@ -266,7 +236,7 @@ def to_yaml(baseline: Baseline) -> str:
         comment = _COMMENTS.get(key)
         if key in CONTEXT and value is None:
             comment = "not given: a comparison of numbers needs it"
-        if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "lengths", "by_load", "blocks"):
+        if key in ("hardware", "model_name", "acceptance", "throughput", "latency", "lengths", "intervals", "blocks"):
             lines.append("")
         lines += _yaml_lines(key, value, 0, comment)
     return "\n".join(lines) + "\n"

@@ -19,10 +19,11 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.places import look
+from specdec_exporter.speculation.policy import load_policy
 
 # A predictor takes about 10 s to load, so no restart between two polls stays hidden.
 _POLL_SECONDS = 5.0
-_POLLS = 12  # at least, also in a short span: each is a block
+_FEWEST = 12  # polls, blocks and intervals of a short span
 
 
 async def record(
@@ -50,7 +51,8 @@ async def record(
         fetcher = MetricsFetcher(session, url, access=access, lengths=True)
         first = await fetcher.fetch(timeout_seconds)
         started = time.monotonic()
-        recorder = Recorder(first, started, context.model)
+        interval_seconds = min(load_policy().cost.interval_seconds, duration_seconds / _FEWEST)
+        recorder = Recorder(first, started, context.model, interval_seconds=interval_seconds)
         version = await fetcher.version(timeout_seconds)
         models = await fetcher.models(timeout_seconds)
         _refuse_other_log(config, version)
@@ -85,7 +87,7 @@ async def _polled(
 ) -> AsyncIterator[Snapshot]:
     """Yield a snapshot every few seconds and one at the end; skip fetches that fail, but repeat the last one."""
     left = until - time.monotonic()
-    poll_seconds = min(_POLL_SECONDS, left / _POLLS)
+    poll_seconds = min(_POLL_SECONDS, left / _FEWEST)
     fetched = True
     while True:
         # The last poll comes exactly at the end.

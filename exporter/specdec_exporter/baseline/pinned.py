@@ -16,9 +16,9 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length, ratio
-from specdec_exporter.speculation.cost import StepTimes, step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.steptime import StepTimes, step_times
 
 
 class Fit(NamedTuple):
@@ -35,7 +35,6 @@ class PinnedBaseline:
     def __init__(self, path: str) -> None:
         self.path = path
         self.baseline: Baseline = read_baseline(path)
-        self._step_times = step_times(self.baseline.by_load, load_policy().cost)
         self.fit = Fit(None, "the predictor's model is not known yet")
 
     @property
@@ -67,10 +66,10 @@ class PinnedBaseline:
     def _speculative(self) -> bool:
         return bool(self.baseline.counts.draft_tokens)
 
-    @property
+    @cached_property
     def step_times(self) -> StepTimes | None:
-        """Step times without drafts, by load; ``None`` if it was recorded with drafts, or without loads."""
-        return self._step_times if self._step_times.points and not self._speculative else None
+        """Step times without drafts, by load; ``None`` if it was recorded with drafts, or does not tell them."""
+        return None if self._speculative else step_times(self.baseline.intervals, load_policy())
 
     @property
     def decoding(self) -> DecodingBaseline | None:

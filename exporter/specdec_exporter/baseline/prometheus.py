@@ -1,8 +1,8 @@
 """``baseline record --prometheus``: a baseline of one service from a range in Prometheus.
 
 Each figure is one ``increase()`` query, which corrects the counter resets of each series. The series are summed here,
-so that a mix of services, models or buckets is refused and not added up. The figures by load and the blocks of time are
-``increase()`` queries in steps; for the loads each step of each engine counts for itself.
+so that a mix of services, models or buckets is refused and not added up. Intervals and blocks are ``increase()``
+queries in steps, which Prometheus sums over engines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, Context, as_utc
-from specdec_exporter.baseline.prometheusapi import Prometheus, Series, Steps
-from specdec_exporter.baseline.recording import Contexts, Increases, of_v0, total_of, with_increases
+from specdec_exporter.baseline.prometheusapi import Prometheus, Series
+from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
@@ -27,7 +27,7 @@ from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANING
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.blocks import MAX_BLOCKS
-from specdec_exporter.speculation.load import Load, LoadBin, LoadBins
+from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import number_of
 
@@ -36,11 +36,10 @@ IDENTITY = ("cluster", "namespace", "job", "inference_service", "model_name")
 _SELECTOR = re.compile(r'\s*\{((?:[^{}"]|"(?:[^"\\]|\\.)*")*)\}\s*')
 _LONGEST_DRAFT = 10_000  # tokens; a larger k is no k
 _STEPS = 500  # samples of the range, to find the part with data
-# The steps that are sorted by load. More would only make the answers larger, shorter ones would hold too few scrapes.
-_MIN_STEP_SECONDS = 60.0
-_MIN_SCRAPES_PER_STEP = 4
-_MAX_STEPS = 1000
-_MAX_POINTS = 500_000  # of all series of an answer; about 20 MB
+# An interval: shorter ones would hold too few scrapes. More of them would only make the query longer.
+_MIN_INTERVAL_SECONDS = 60.0
+_MIN_SCRAPES_PER_INTERVAL = 4
+_MAX_INTERVALS = 1000
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
 # Field of a snapshot -> the exporter's own family, less prefix and suffix. It serves no lengths of requests.
@@ -132,7 +131,6 @@ class _Range:
         self._seconds = seconds
         self._span = _window(seconds)
         self._names: Callable[[str, str], Sequence[str]] = _exported_names
-        self._engines = 0  # in the whole range, those of pods that are gone too
         self.identity: dict[str, str] = {}
         self.v0 = False
 
@@ -149,7 +147,6 @@ class _Range:
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
                 f"{_exported_names('generation_tokens')[0]} or {_predictor_names(PREFIXES[0], 'generation_tokens')[0]}"
             )
-        self._engines = len(found)
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
         if len(services) > 1:
             shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
@@ -162,8 +159,7 @@ class _Range:
         """Return what happened in the range; its last ``covered_seconds`` become blocks."""
         scalars: dict[str, Any] = {name: await self._total(*place) for name, place in _COUNTS.items()}
         positions: dict[int, float] = defaultdict(float)
-        curves = await self._increase("accepted_tokens_per_position")
-        for series in curves:
+        for series in await self._increase("accepted_tokens_per_position"):
             if (position := _position_of(series.labels)) is not None:
                 positions[position] += series.value
         found = Increases(
@@ -178,34 +174,25 @@ class _Range:
             ),
             requests_finished=await self._total("requests_finished"),
         )
-        blocks, contexts = await self._blocks(found.histograms, covered_seconds)
-        found = found._replace(blocks=blocks, contexts=contexts)
-        if self.v0:
-            return of_v0(found)
-        return found._replace(by_load=await self._by_load(max(len(curves), self._engines)))
+        interval_seconds = await self._interval_seconds()
+        found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds, interval_seconds))
+        return of_v0(found) if self.v0 else found._replace(intervals=await self._intervals(interval_seconds))
 
     async def _blocks(
-        self, whole: Mapping[str, Histogram], covered_seconds: float
-    ) -> tuple[tuple[Block, ...], tuple[Contexts, ...]]:
+        self, whole: Mapping[str, Histogram], covered_seconds: float, least_seconds: float
+    ) -> tuple[Block, ...]:
         """Return blocks of equal length, each of some scrapes. Time in which nothing was scraped is in none."""
-        steps = min(MAX_BLOCKS, int(covered_seconds / await self._step_seconds(_MAX_STEPS)))
-        if not steps:
-            return (), ()
-        step = math.floor(covered_seconds * 1000 / steps) / 1000
-
-        async def summed(field: str, part: str) -> dict[float | None, Mapping[float, float]]:
-            found = await self._increase_in_steps(field, part, steps, step, "sum by (le) ({})")
-            return {_bound_of(series.labels): series.values for series in found}
-
-        counts = {name: (await summed(*place)).get(None, {}) for name, place in _COUNTS.items()}
+        number = min(MAX_BLOCKS, int(covered_seconds / least_seconds))
+        if not number:
+            return ()
+        seconds = math.floor(covered_seconds * 1000 / number) / 1000
+        steps = _Steps(number, seconds, seconds)
+        counts = {name: (await self._in_steps(*place, steps)).get(None, {}) for name, place in _COUNTS.items()}
         sources = {sli: source for sli, source in HISTOGRAMS.items() if sli in whole}
-        sums = {sli: (await summed(source, "sum")).get(None, {}) for sli, source in sources.items()}
-        buckets = {sli: await summed(source, "bucket") for sli, source in sources.items()}
-        finished = (await summed("prompt_length", "count")).get(None, {})
-        lengths = [(await summed(name, "sum")).get(None, {}) for name in LENGTHS]
-        blocks, contexts = [], []
+        sums = {sli: (await self._in_steps(source, "sum", steps)).get(None, {}) for sli, source in sources.items()}
+        buckets = {sli: await self._in_steps(source, "bucket", steps) for sli, source in sources.items()}
+        blocks = []
         for time in sorted(counts["generation_tokens"]):
-            known: dict[str, Any] = {name: values[time] for name, values in counts.items() if time in values}
             histograms: dict[str, Any] = {
                 sli: Histogram(
                     whole[sli].bounds,
@@ -214,67 +201,45 @@ class _Range:
                 )
                 for sli, found in buckets.items()
             }
-            blocks.append(Block(seconds=step, counts=Counts(**known), **histograms))
-            contexts.append(Contexts(finished.get(time, 0.0), sum(each.get(time, 0.0) for each in lengths)))
-        return tuple(blocks), tuple(contexts)
+            blocks.append(Block(seconds=seconds, counts=_counts_at(counts, time), **histograms))
+        return tuple(blocks)
 
-    async def _by_load(self, most_series: int) -> tuple[LoadBin, ...]:
-        """Sort the steps of each engine by its concurrency, in the order of time.
+    async def _intervals(self, seconds: float) -> tuple[Load, ...]:
+        """Return intervals that lie evenly in the range, summed over the engines that did not start in them.
 
-        A step that lacks a count that others have is left out: its ratios would be wrong.
+        A start shows as a series that was not there within the warm-up before, or as a counter that fell.
         """
-        step = await self._step_seconds(_MAX_POINTS / most_series)
-        steps = int(self._seconds / step)
-        if steps < 1:
+        number = min(_MAX_INTERVALS, int(self._seconds / seconds))
+        if not number:
             return ()
-        undisturbed = await self._undisturbed(steps, step)
-        columns = {
-            name: _by_engine(await self._increase_in_steps(*place, steps, step)) for name, place in _COUNTS.items()
-        }
-        columns = {name: column for name, column in columns.items() if column}
-        positions: dict[_Engine, dict[int, Mapping[float, float]]] = defaultdict(dict)
-        for series in await self._increase_in_steps("accepted_tokens_per_position", "", steps, step):
-            if (position := _position_of(series.labels)) is not None:
-                positions[_engine_of(series.labels)][position] = series.values
-        curve_length = 1 + max((position for found in positions.values() for position in found), default=-1)
-        bins = LoadBins()
-        for time, engine in sorted((time, engine) for engine, times in undisturbed.items() for time in times):
-            counts: dict[str, Any] = {name: column.get(engine, {}).get(time) for name, column in columns.items()}
-            if None in counts.values():
-                continue
-            curve = (positions[engine].get(position, {}).get(time, 0.0) for position in range(curve_length))
-            bins.add(Load(float(step), Counts(accepted_per_position=tuple(curve), **counts)))
-        return bins.bins()
+        before = seconds + load_policy().cost.warm_up_seconds
+        (tokens,) = self._names("generation_tokens", "")
+        series = f"{tokens}{{{self._matchers}}}"
+        ran = f"resets({series}{_window(before)}) == 0 and {series} and {series} offset {_milliseconds(before)}"
+        steps = _Steps(number, self._seconds / number, seconds, f" and ({ran})")
+        counts = {name: (await self._in_steps(*place, steps)).get(None, {}) for name, place in _COUNTS.items()}
+        engines = await self._prometheus.query_steps(f"count({ran})", steps.number, steps.apart)
+        return tuple(
+            Load(seconds * engine, _counts_at(counts, time)) for each in engines for time, engine in each.values.items()
+        )
 
-    async def _step_seconds(self, most_steps: float) -> int:
-        """Return a step that holds some scrapes, and with which the answers stay small."""
+    async def _interval_seconds(self) -> float:
+        """Return the length of an interval, which holds some scrapes."""
         span = min(self._seconds, _SCRAPES_SEEN_SECONDS)
         name = self._names("generation_tokens", "")[0]
         counted = f"count_over_time({name}{{{self._matchers}}}{_window(span)})"
         most = await self._prometheus.query(f"max(max_over_time({counted}[{self._span[1:-1]}:{_milliseconds(span)}]))")
         scrape_seconds = span / most[0].value if most and most[0].value > 0 else 0.0
-        shortest = self._seconds / min(_MAX_STEPS, most_steps)
-        return math.ceil(max(_MIN_STEP_SECONDS, _MIN_SCRAPES_PER_STEP * scrape_seconds, shortest))
+        return max(_MIN_INTERVAL_SECONDS, _MIN_SCRAPES_PER_INTERVAL * scrape_seconds)
 
-    async def _undisturbed(self, steps: int, step: int) -> dict[_Engine, Mapping[float, float]]:
-        """Return the steps of each engine before which, within the warm-up, it neither started nor preempted a request.
-
-        A start shows as a series that was not there, or as a counter that fell. A preempted request waits; the counters
-        show this as one long step, and only when it goes on.
-        """
-        before = step + load_policy().cost.warm_up_seconds
-        (tokens,), (preempted,) = (self._names(field, "") for field in ("generation_tokens", "preemptions"))
-        series = f"{tokens}{{{self._matchers}}}"
-        ran = f"resets({series}{_window(before)}) == 0 and {series} and {series} offset {_milliseconds(before)}"
-        waited = f"increase({preempted}{{{self._matchers}}}{_window(before)}) > 0"
-        return _by_engine(await self._prometheus.query_steps(f"{ran} unless {waited}", steps, step))
-
-    async def _increase_in_steps(self, field: str, part: str, steps: int, step: float, of: str = "{}") -> list[Steps]:
+    async def _in_steps(self, field: str, part: str, steps: _Steps) -> dict[float | None, Mapping[float, float]]:
+        """Return the increases of a figure over all engines by the bounds of its buckets, if it has any."""
         for name in self._names(field, part):
-            expression = of.format(f"increase({name}{{{self._matchers}}}{_window(step)})")
-            if found := await self._prometheus.query_steps(expression, steps, step):
-                return found
-        return []
+            increase = f"increase({name}{{{self._matchers}}}{_window(steps.seconds)})"
+            expression = f"sum by (le) ({increase}{steps.only})"
+            if found := await self._prometheus.query_steps(expression, steps.number, steps.apart):
+                return {_bound_of(series.labels): series.values for series in found}
+        return {}
 
     async def covered_seconds(self) -> float:
         """Return the length of the part with data: the service may have started later, or stopped earlier."""
@@ -331,16 +296,18 @@ class _Range:
         return total_of(field, histograms)
 
 
-# Labels of the series of one engine, less those that only some of them have.
-_Engine = tuple[tuple[str, str], ...]
+class _Steps(NamedTuple):
+    """Spans of ``seconds`` that end so many seconds ``apart``; ``only`` picks the series that count in each."""
+
+    number: int
+    apart: float
+    seconds: float
+    only: str = ""
 
 
-def _engine_of(labels: Mapping[str, str]) -> _Engine:
-    return tuple(sorted((key, value) for key, value in labels.items() if key not in ("position", "__name__")))
-
-
-def _by_engine(found: Iterable[Steps]) -> dict[_Engine, Mapping[float, float]]:
-    return {_engine_of(series.labels): series.values for series in found}
+def _counts_at(columns: Mapping[str, Mapping[float, float]], time: float) -> Counts:
+    known: dict[str, Any] = {name: values[time] for name, values in columns.items() if time in values}
+    return Counts(**known)
 
 
 def _bound_of(labels: Mapping[str, str]) -> float | None:

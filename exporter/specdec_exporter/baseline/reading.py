@@ -17,11 +17,9 @@ import msgspec
 
 from specdec_exporter.baseline.file import (
     CONTEXT,
-    COUNTS_OF_TIME,
     FACTS,
     LENGTHS,
     MAX_TEXT,
-    MEANS_OF_TIME,
     SLIS,
     Baseline,
     Block,
@@ -31,10 +29,10 @@ from specdec_exporter.baseline.file import (
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import BLOCK_COUNTS, CONCURRENCY_BOUNDS, Load, LoadBin
+from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, LOAD_COUNTS, Load
 from specdec_exporter.yamlfile import convert, number_of, parse_yaml, read_yaml
 
-_MOST_BLOCKS = 1000  # in a file; a recording has 24 at most
+_MOST_PARTS = 1000  # in a file; a recording has 120 intervals and 24 blocks at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
 _SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
@@ -163,7 +161,7 @@ class _Lengths(_Part, frozen=True, kw_only=True):
 
 
 class _Columns(_Part, frozen=True, kw_only=True):
-    """One list per figure, with a value for each block. A figure that not all blocks know is null."""
+    """One list per figure, with a value for each part of the recording. A figure that not all parts know is null."""
 
     seconds: Amounts = ()
     drafts: Amounts | None = None
@@ -172,52 +170,45 @@ class _Columns(_Part, frozen=True, kw_only=True):
     prompt_tokens: Amounts | None = None
     generation_tokens: Amounts | None = None
     first_tokens: Amounts | None = None
-
-    def counts(self, names: Sequence[str]) -> list[Counts]:
-        """Return the counts of each block. Raises :class:`ValueError`."""
-        blocks = len(self.seconds)
-        columns: dict[str, Any] = {name: found for name in names if (found := getattr(self, name)) is not None}
-        if not 0 < blocks <= _MOST_BLOCKS:
-            raise _wrong("seconds", f"1 to {_MOST_BLOCKS} blocks", blocks)
-        _check_lengths(columns, blocks)
-        return [Counts(**{name: values[i] for name, values in columns.items()}) for i in range(blocks)]
-
-
-class _Load(_Columns, frozen=True, kw_only=True):
-    intervals: Number
-    steps: Amounts | None
-    step_seconds: Amounts | None
-    accepted_per_position: Amounts | None = None
-
-    def __post_init__(self) -> None:
-        for i, block in enumerate(self.blocks()):
-            if not block.tells_the_cost:
-                raise _wrong(f"seconds[{i}]", "blocks with seconds, steps and step_seconds above 0", "none")
-
-    def blocks(self) -> list[Load]:
-        return list(map(Load, self.seconds, self.counts(BLOCK_COUNTS)))
-
-
-class _Blocks(_Columns, frozen=True, kw_only=True):
     steps: Amounts | None = None
     step_seconds: Amounts | None = None
     preemptions: Amounts | None = None
-    mean_prompt_tokens: tuple[Amount | None, ...] | None = None
-    mean_context_tokens: tuple[Amount | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.loads()
+
+    def loads(self) -> tuple[Load, ...]:
+        """Return seconds and counts of each part. Raises :class:`ValueError`."""
+        parts = len(self.seconds)
+        columns: dict[str, Any] = {name: each for name in LOAD_COUNTS if (each := getattr(self, name)) is not None}
+        if parts > _MOST_PARTS:
+            raise _wrong("seconds", f"at most {_MOST_PARTS} values", parts)
+        if 0.0 in self.seconds:
+            raise _wrong(f"seconds[{self.seconds.index(0.0)}]", "a time above 0 seconds", 0)
+        _check_lengths(columns, parts)
+        counts = (Counts(**{name: values[i] for name, values in columns.items()}) for i in range(parts))
+        return tuple(map(Load, self.seconds, counts))
+
+
+class _Bin(_Columns, frozen=True, kw_only=True):
+    """Intervals of version 0.1, which sorted them by load and summed them."""
+
+    intervals: Number
+    accepted_per_position: Amounts | None = None
+
+
+class _Blocks(_Columns, frozen=True, kw_only=True):
     time_to_first_token_seconds: _Histograms | None = None
     time_per_output_token_seconds: _Histograms | None = None
     request_latency_seconds: _Histograms | None = None
+    # Of version 0.1; the counts tell the first one too.
+    mean_prompt_tokens: tuple[Amount | None, ...] | None = None
+    mean_context_tokens: tuple[Amount | None, ...] | None = None
 
     def blocks(self, latency: _Latency) -> tuple[Block, ...]:
         """Return the blocks of a recording with this ``latency``. Raises :class:`ValueError`."""
-        if self == _Blocks():
-            return ()
-        counts = self.counts(COUNTS_OF_TIME)
+        loads = self.loads()
         columns: dict[str, Sequence[Any]] = {}
-        for name in MEANS_OF_TIME:
-            if (means := getattr(self, name)) is not None:
-                _check_lengths({name: means}, len(counts))
-                columns[name] = means
         for sli in SLIS:
             whole: _Histogram | None = getattr(latency, sli)
             parts: _Histograms | None = getattr(self, sli)
@@ -225,13 +216,10 @@ class _Blocks(_Columns, frozen=True, kw_only=True):
                 raise _wrong(sli, f"none, as in latency.{sli}", "some")
             if parts is not None and whole is not None:
                 with _below(sli):
-                    columns[sli] = parts.of_blocks(whole.histogram.bounds, len(counts))
-        for i, seconds in enumerate(self.seconds):
-            if not seconds:
-                raise _wrong(f"seconds[{i}]", "a time above 0 seconds", 0)
+                    columns[sli] = parts.of_blocks(whole.histogram.bounds, len(loads))
         return tuple(
-            Block(seconds=seconds, counts=found, **{name: each[i] for name, each in columns.items()})
-            for i, (seconds, found) in enumerate(zip(self.seconds, counts, strict=True))
+            Block(seconds=load.seconds, counts=load.counts, **{name: each[i] for name, each in columns.items()})
+            for i, load in enumerate(loads)
         )
 
 
@@ -253,7 +241,8 @@ class _File(_Part, frozen=True, kw_only=True):
     throughput: _Throughput | None = None
     latency: _Latency
     lengths: _Lengths | None = None
-    by_load: dict[str, _Load] | None = None
+    intervals: _Columns | None = None
+    by_load: dict[str, _Bin] | None = None  # of version 0.1, instead of intervals
     blocks: _Blocks | None = None
 
     def __post_init__(self) -> None:
@@ -273,12 +262,12 @@ class _File(_Part, frozen=True, kw_only=True):
     def blocks_of_time(self) -> tuple[Block, ...]:
         return self.blocks.blocks(self.latency) if self.blocks is not None else ()
 
-    def bins(self) -> tuple[LoadBin, ...]:
-        found = sorted(((int(name), each) for name, each in (self.by_load or {}).items()), key=lambda item: item[0])
-        return tuple(
-            LoadBin(bound, each.intervals, tuple(each.blocks()), each.accepted_per_position or ())
-            for bound, each in found
-        )
+    def all_intervals(self) -> tuple[Load, ...]:
+        """Return the intervals; those of version 0.1 by ascending load."""
+        if self.intervals is not None:
+            return self.intervals.loads()
+        bins = sorted((self.by_load or {}).items(), key=lambda item: int(item[0]))
+        return tuple(load for _, each in bins for load in each.loads())
 
     def baseline(self) -> Baseline:
         """Return what the file says."""
@@ -294,7 +283,8 @@ class _File(_Part, frozen=True, kw_only=True):
             **{name: getattr(self, name) for name in FACTS},
             counts=counts,
             requests_finished=requests_finished,
-            by_load=self.bins(),
+            intervals=self.all_intervals(),
+            old=self.intervals is None,
             blocks=self.blocks_of_time(),
             **{name: part and part.histogram for name, part in found.items()},
         )
@@ -345,10 +335,10 @@ def _check_sum(found: Histogram, key: str) -> None:
         raise _wrong(key, f"{low:g} to {high:g}, as the buckets allow", f"{found.sum:g}")
 
 
-def _check_lengths(columns: Mapping[str, Sequence[float | None]], blocks: int) -> None:
+def _check_lengths(columns: Mapping[str, Sequence[float]], parts: int) -> None:
     for key, values in columns.items():
-        if len(values) != blocks:
-            raise _wrong(key, f"{blocks} values, one per block", len(values))
+        if len(values) != parts:
+            raise _wrong(key, f"{parts} values, as many as seconds", len(values))
 
 
 @contextlib.contextmanager

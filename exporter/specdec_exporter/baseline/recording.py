@@ -14,37 +14,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, context_by_counters
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import counts_of
-from specdec_exporter.speculation.load import BLOCK_COUNTS, Load, LoadBin, LoadBins
+from specdec_exporter.speculation.load import LOAD_COUNTS, Load
+from specdec_exporter.speculation.policy import load_policy
 
 # A sum may contradict its buckets by this share: the counters of several processes are not read at one instant, and
 # Prometheus extrapolates each series separately.
 _TOLERANCE = 0.05
 _DIGITS = 6
-
-
-class Contexts(msgspec.Struct, frozen=True):
-    """Finished requests, and their prompt and generated tokens together; 0 if the predictor does not tell."""
-
-    requests: float
-    tokens: float
-
-    def __add__(self, other: Contexts) -> Contexts:
-        """Sum of two neighbours."""
-        return Contexts(self.requests + other.requests, self.tokens + other.tokens)
-
-    @property
-    def mean(self) -> float | None:
-        """Tokens per request; ``None`` without requests."""
-        return ratio(self.tokens, self.requests)
 
 
 class Increases(NamedTuple):
@@ -53,19 +38,19 @@ class Increases(NamedTuple):
     histograms: dict[str, Histogram]  # by field of a baseline: SLIs and lengths; cumulative counts
     counts: Counts
     requests_finished: float | None = None
-    by_load: tuple[LoadBin, ...] = ()
+    intervals: tuple[Load, ...] = ()
     blocks: tuple[Block, ...] = ()
-    contexts: tuple[Contexts, ...] = ()  # of each block
 
 
 class Recorder:
     """Records one served model of a predictor; times are seconds of a monotonic clock.
 
-    ``model`` chooses among several served models. Raises :class:`BaselineError` if there is nothing to record, or if
+    ``model`` chooses among several served models. An interval ends with the snapshot nearest to ``interval_seconds``;
+    with 0 each snapshot ends one. Raises :class:`BaselineError` if there is nothing to record, or if
     the predictor restarted since the previous snapshot.
     """
 
-    def __init__(self, first: Snapshot, at: float, model: str | None = None) -> None:
+    def __init__(self, first: Snapshot, at: float, model: str | None = None, *, interval_seconds: float = 0.0) -> None:
         if not first.stats_present:
             raise BaselineError(
                 "expected engine statistics in the predictor's metrics, found none: start vLLM without "
@@ -77,11 +62,10 @@ class Recorder:
         self._processes = Processes()
         self._first = self._last = self._take(first, at).snapshot
         self._started = self._at = at
-        self._loads = LoadBins()
         self._blocks: Blocks[Block] = Blocks()
-        self._contexts: Blocks[Contexts] = Blocks()
-        # Engines that just preempted a request: its wait will count as one step when it goes on.
-        self._waiting: set[str] = set()
+        self._interval_seconds = interval_seconds
+        self._intervals: list[Load] = []
+        self._open, self._opened = Load(0.0, Counts()), at
 
     @property
     def seconds(self) -> float:
@@ -105,17 +89,13 @@ class Recorder:
                 "this URL. Record again, from one of them"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
-        waiting = set()
-        pairs = self._pairs(self._last, snapshot)
-        self._blocks.add(_block(at - self._at, pairs))
-        self._contexts.add(_contexts(pairs))
-        for before, now in pairs:
-            load = Load(at - self._at, counts_of(now) - counts_of(before))
-            if now.engine not in self._waiting:
-                self._loads.add(load)
-            if load.counts.preemptions:
-                waiting.add(now.engine)
-        self._waiting = waiting
+        seconds, pairs = at - self._at, self._pairs(self._last, snapshot)
+        block = _block(seconds, pairs)
+        self._blocks.add(block)
+        self._open += Load(seconds * len(pairs), block.counts).compact
+        if at - self._opened + seconds / 2.0 >= self._interval_seconds:
+            self._intervals.append(self._open)
+            self._open, self._opened = Load(0.0, Counts()), at
         self._last, self._at = snapshot, at
 
     def _take(self, snapshot: Snapshot, at: float) -> Answer:
@@ -133,9 +113,8 @@ class Recorder:
             },
             counts=_counts(pairs),
             requests_finished=_increase(pairs, _finished),
-            by_load=self._loads.bins(),
+            intervals=tuple(self._intervals),
             blocks=tuple(self._blocks.sums),
-            contexts=tuple(self._contexts.sums),
         )
         return of_v0(found) if self._v0 else found
 
@@ -185,13 +164,6 @@ def _block(seconds: float, pairs: _Pairs) -> Block:
     counts = msgspec.structs.replace(_counts(pairs), accepted_per_position=())
     found: dict[str, Any] = {field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()}
     return Block(seconds=seconds, counts=counts, **found)
-
-
-def _contexts(pairs: _Pairs) -> Contexts:
-    prompts, answers = (_increases_of(pairs, name) for name in LENGTHS)
-    if not prompts or not answers:
-        return Contexts(0.0, 0.0)
-    return Contexts(sum(each.count for each in prompts), sum(each.sum for each in (*prompts, *answers)))
 
 
 def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:
@@ -252,42 +224,31 @@ def _rounded(value: float) -> float:
     return round(max(value, 0.0), _DIGITS)
 
 
-def _mean(tokens: float | None) -> float | None:
-    return None if tokens is None else round(tokens, 1)
+def _part(counts: Counts, whole: Counts) -> Counts:
+    """Round the counts of a part. It knows what the whole recording knows; what has not counted yet in it is 0."""
+    known = [name for name in LOAD_COUNTS if getattr(whole, name) is not None]
+    values: dict[str, Any] = {name: getattr(counts, name) or 0.0 for name in known}
+    return consistent_counts(Counts(**values))
 
 
-def _rounded_bins(bins: Sequence[LoadBin]) -> Iterator[LoadBin]:
-    """Round the bins; a block that rounds to nothing would make the file unreadable, so it is left out."""
-    for found in map(_rounded_bin, bins):
-        if blocks := tuple(block for block in found.blocks if block.tells_the_cost):
-            yield msgspec.structs.replace(found, blocks=blocks)
+def _kept_intervals(found: Increases) -> tuple[Load, ...]:
+    """Return the intervals that ran steps, or as many as a file keeps of them, evenly over the recording.
 
-
-def _rounded_bin(found: LoadBin) -> LoadBin:
-    blocks = []
-    for block in found.blocks:
-        values = {name: getattr(block.counts, name) for name in BLOCK_COUNTS}
-        counts: dict[str, Any] = {name: None if value is None else _rounded(value) for name, value in values.items()}
-        blocks.append(Load(_rounded(block.seconds), Counts(**counts)))
-    positions = tuple(map(_rounded, found.accepted_per_position))
-    return LoadBin(found.bound, found.intervals, tuple(blocks), positions)
+    Neighbours are not summed: a mean over minutes hides bursts.
+    """
+    rounded = [Load(_rounded(each.seconds), _part(each.counts, found.counts)) for each in found.intervals]
+    ran = [each for each in rounded if each.ran]
+    kept = min(len(ran), load_policy().cost.most_intervals)
+    return tuple(ran[len(ran) * i // kept] for i in range(kept))
 
 
 def _rounded_blocks(found: Increases) -> Iterator[Block]:
-    """Round the blocks. They know what the whole recording knows; what has not counted yet in a block is 0."""
-    known = [name for name in SCALARS if getattr(found.counts, name) is not None]
     bounds = {sli: whole.bounds for sli, whole in found.histograms.items() if sli in HISTOGRAMS}
     empty = {sli: Histogram(each, (0.0,) * len(each), 0.0) for sli, each in bounds.items()}
-    contexts = [each.mean for each in found.contexts]
-    finished = any(contexts)
-    for i, block in enumerate(found.blocks):
-        values: dict[str, Any] = {name: getattr(block.counts, name) or 0.0 for name in known}
-        counts = consistent_counts(Counts(**values))
+    for block in found.blocks:
         yield Block(
             seconds=_rounded(block.seconds) or 10.0**-_DIGITS,
-            counts=counts,
-            mean_prompt_tokens=_mean(ratio(counts.prompt_tokens, counts.first_tokens)),
-            mean_context_tokens=_mean(contexts[i] if finished else context_by_counters(counts)),
+            counts=_part(block.counts, found.counts),
             **{sli: _possible(getattr(block, sli) or nothing) for sli, nothing in empty.items()},
         )
 
@@ -299,7 +260,7 @@ def of_v0(found: Increases) -> Increases:
     """
     kept = ("first_tokens", "steps", "prompt_tokens", "preemptions")
     counts = Counts(**{name: getattr(found.counts, name) for name in kept})
-    return found._replace(counts=counts, by_load=())
+    return found._replace(counts=counts, intervals=())
 
 
 def with_increases(baseline: Baseline, found: Increases) -> Baseline:
@@ -316,7 +277,7 @@ def with_increases(baseline: Baseline, found: Increases) -> Baseline:
         baseline,
         counts=consistent_counts(found.counts),
         requests_finished=_rounded(finished),
-        by_load=tuple(_rounded_bins(found.by_load)),
+        intervals=_kept_intervals(found),
         blocks=tuple(_rounded_blocks(found)),
         **found.histograms,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
-from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.steptime import step_times
 
 
 def remarks(baseline: Baseline) -> tuple[str, ...]:
@@ -15,6 +15,8 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
     found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
     if baseline.interrupted:
         found.append(f"interrupted after {baseline.duration_seconds:g} s")
+    if baseline.old:
+        found.append("written by version 0.1, which did not keep the order of time: record again")
     few = load_policy().latency.min_requests
     if (baseline.requests_finished or 0.0) < few:
         found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
@@ -24,7 +26,7 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
         found.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
     found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
-    return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_load(baseline))
+    return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_step_times(baseline))
 
 
 def _remarks_on_blocks(blocks: int) -> Iterator[str]:
@@ -34,16 +36,21 @@ def _remarks_on_blocks(blocks: int) -> Iterator[str]:
         yield f"only {blocks} blocks of time: they tell little about chance; record for longer"
 
 
-def _remarks_on_load(baseline: Baseline) -> Iterator[str]:
-    policy = load_policy().cost
-    if step_times(baseline.by_load, policy).points:
+def _remarks_on_step_times(baseline: Baseline) -> Iterator[str]:
+    policy = load_policy()
+    drafted = bool(baseline.counts.draft_tokens)
+    if step_times(baseline.intervals, policy, per_token=drafted):
         return
-    found, advice = "no step times by load", "record again"
-    if baseline.by_load:
-        found = f"no load has {policy.min_steps} request-steps in {policy.min_intervals} intervals"
-        advice = "record for longer"
-    elif baseline.counts.steps is None:
-        advice = "the predictor does not expose its step latency"
+    intervals, needed = len(baseline.intervals), policy.chance.fewest_batches
+    steps = sum(load.tokens if drafted else load.steps for load in baseline.intervals)
+    if baseline.counts.steps is None:
+        why = "the predictor does not expose its step latency"
     elif baseline.counts.step_seconds is None:
-        advice = "V0 engines do not count step_seconds; with another engine, record again"
-    yield f"{found}: what a draft costs cannot be computed; {advice}"
+        why = "V0 engines do not count step_seconds; with another engine, record again"
+    elif intervals < needed:
+        why = f"{intervals} intervals with decoding steps, {needed} are needed; record for longer"
+    elif steps < policy.cost.min_steps:
+        why = f"{steps:,.0f} decoding steps, {policy.cost.min_steps} are needed; record for longer"
+    else:
+        why = "one stall took most of the time of all steps; record again"
+    yield f"no step times by load, so what a draft costs cannot be computed: {why}"

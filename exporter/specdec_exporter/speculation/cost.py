@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import accumulate, pairwise
+from operator import add
 from typing import NamedTuple
 
 import msgspec
 
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.estimate import Estimate, Spread, ratio_of_sums
-from specdec_exporter.speculation.load import Load, LoadBin, bin_of
+from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import CostPolicy
 
 
@@ -36,6 +38,26 @@ class StepTime(msgspec.Struct, frozen=True):
     seconds: Spread
     low: float = 1.0
     high: float = 1.0
+
+
+class LoadBin(msgspec.Struct, frozen=True):
+    """The spans whose concurrency was at most ``bound`` and above half of it, by :func:`bin_of`.
+
+    ``intervals`` were summed to ``blocks``, each of about as many intervals, in the order of time. The counts of blocks
+    are :data:`LOAD_COUNTS`; ``accepted_per_position`` is of the whole bin.
+    """
+
+    bound: int
+    intervals: int
+    blocks: tuple[Load, ...]
+    accepted_per_position: tuple[float, ...] = ()
+
+    @property
+    def total(self) -> Load:
+        """The sum of the blocks."""
+        found = reduce(add, self.blocks)
+        counts = msgspec.structs.replace(found.counts, accepted_per_position=self.accepted_per_position)
+        return Load(found.seconds, counts)
 
 
 class StepTimes(msgspec.Struct, frozen=True):

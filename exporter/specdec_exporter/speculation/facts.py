@@ -11,8 +11,9 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, parse_release, releases_in_words
-from specdec_exporter.speculation.cost import MeasuredCost, StepTimes
+from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
 # Further reasons for a log without spec-decode lines.

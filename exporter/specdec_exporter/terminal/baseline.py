@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import reduce
+from operator import add
 from typing import TextIO
 
 from rich.console import Console
@@ -20,9 +22,12 @@ from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
     mean_acceptance_length,
     position_ratios,
+    ratio,
     tokens_per_step,
 )
-from specdec_exporter.speculation.load import LoadBin
+from specdec_exporter.speculation.load import Load, bin_of
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.steptime import Line, step_times
 from specdec_exporter.terminal.console import console_for
 
 _TITLES = {
@@ -39,8 +44,10 @@ def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...
     console.print(Text(f"{plain(baseline.name)}: {_span(baseline)}", style="bold"))
     console.print(_facts(baseline))
     console.print(_latency(baseline))
-    if baseline.by_load:
-        console.print(_by_load(baseline.by_load, partly=baseline.adaptive_verification))
+    if baseline.intervals:
+        console.print(_by_load(baseline.intervals, partly=baseline.adaptive_verification))
+    if not baseline.counts.draft_tokens and (found := step_times(baseline.intervals, load_policy())):
+        console.print(Text(f"  a step without drafts takes {_in_words(found.line)}"))
     for remark in remarks:
         console.print(Text(f"  note: {remark}", style="yellow"))
 
@@ -67,12 +74,10 @@ def _facts(baseline: Baseline) -> Table:
     ):
         rate = None if total is None else total / baseline.duration_seconds
         table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
-    prompts = [block.mean_prompt_tokens for block in baseline.blocks]
-    contexts = [block.mean_context_tokens for block in baseline.blocks]
+    prompts = [ratio(block.counts.prompt_tokens, block.counts.first_tokens) for block in baseline.blocks]
     table.add_row("  prompt length", _length(baseline.mean_prompt_tokens, prompts))
     if baseline.generation_length is not None:
         table.add_row("  answer length", _length(baseline.generation_length.mean, ()))
-    table.add_row("  context length", _length(baseline.mean_context_tokens, contexts))
     if baseline.blocks:
         number = len(baseline.blocks)
         table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
@@ -117,15 +122,19 @@ def _latency(baseline: Baseline) -> Table:
     return table
 
 
-def _by_load(by_load: Sequence[LoadBin], *, partly: bool) -> Table:
-    """Return a row per bin of concurrency: what the engines did while so many requests were in decode.
+def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
+    """Return a row per bin of concurrency: what an engine did while so many requests were in decode.
 
     ``partly``: vLLM verified only part of each draft, so the acceptance is not known.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for heading in ("  in decode", "of the time", "step time", "tokens per step", "acceptance"):
         table.add_column(heading, justify="left" if "decode" in heading else "right", no_wrap=True)
-    loads = [each.total for each in by_load]
+    bins: dict[int, list[Load]] = {}
+    for interval in intervals:
+        if interval.ran:
+            bins.setdefault(bin_of(interval.concurrency), []).append(interval)
+    loads = [reduce(add, bins[bound]) for bound in sorted(bins)]
     for load in loads:
         counts = load.counts
         table.add_row(
@@ -136,6 +145,16 @@ def _by_load(by_load: Sequence[LoadBin], *, partly: bool) -> Table:
             percent(None if partly else acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
         )
     return table
+
+
+def _in_words(line: Line) -> str:
+    """Return what a step takes, by what it depends on."""
+    parts = (
+        (line.alpha, ""),
+        (line.beta, " for each request in decode"),
+        (line.gamma, " for each prompt token read in it"),
+    )
+    return " + ".join(f"{seconds * 1000.0:.3g} ms{per}" for seconds, per in parts if seconds)
 
 
 def _bracket(histogram: Histogram, share: float) -> str:
