@@ -16,7 +16,7 @@ from bench.compare_counters import recorded
 from bench.compare_server import Server
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import compare
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
 DIFFERENT = ("faster", "slower", "tail_worse", "mixed")

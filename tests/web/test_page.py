@@ -38,7 +38,7 @@ from specdec_exporter.serving.status import (
 )
 from specdec_exporter.speculation.benefit import Basis, BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode

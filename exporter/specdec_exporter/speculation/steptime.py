@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate, Spread, batches, jackknife, of_batches, stalled
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
@@ -222,6 +223,40 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return Estimate(value or 0.0, low, high)
 
 
+class Unknown(NamedTuple):
+    """Why a speed-up is not known, and what to do to know it."""
+
+    why: str
+    remedy: str
+
+
+_LONGER: Final = "measure for longer"
+
+
+def why_unknown(loads: Sequence[Load], plain: StepTimes, found: Measured | None, policy: Policy) -> Unknown | None:
+    """Return why the speed-up that :func:`measure` ``found`` has no interval; ``None`` if it has one."""
+    if found is not None and found.speedup.low is not None:
+        return None
+    told = _undisturbed(loads, policy)
+    near = [load for load in told if plain.covers(load.concurrency)]
+    total, sums, needed = sum(told, Load(0.0, Counts())), _Sums.of(near, plain.line), policy.cost.min_steps
+    if total.steps < needed:
+        return Unknown(f"only {total.steps:,.0f} decoding steps so far, {needed} are needed", "wait for more traffic")
+    if sums is None or sums.steps < needed:
+        low, high = plain.loads
+        here = f"{total.concurrency:.1f} requests are in decode at a time, the baseline has {low:.1f} to {high:.1f}"
+        return Unknown(here, "record the baseline without speculation at this load too")
+    if not plain.covers_prompts(sums.prompt_rate):
+        low, high = plain.prompt_rates
+        here = f"{sums.prompt_rate:,.0f} prompt tokens come per second, the baseline has {low:,.0f} to {high:,.0f}"
+        return Unknown(here, "record the baseline without speculation with prompts like these too")
+    if len(told) < policy.chance.fewest_batches:
+        return Unknown(f"only {len(told)} intervals so far, {policy.chance.fewest_batches} are needed", _LONGER)
+    if _stalled(near, plain, policy):
+        return Unknown("one stall took most of the time of all steps", _LONGER)
+    return Unknown(f"chance may move it by more than a factor of {policy.chance.widest_interval:g} in all", _LONGER)
+
+
 def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: bool = False) -> Measured | None:
     """Compare the intervals of a span, in the order of time, with a recording without drafts.
 
@@ -233,8 +268,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     total = _Sums.of(near, plain.line)
     if total is None or total.steps < policy.cost.min_steps or not plain.covers_prompts(total.prompt_rate):
         return None
-    due = [load.steps * plain.line.at(load.concurrency, load.prompt_rate) for load in near]
-    unknown = stalled([load.step_seconds for load in near], due, policy.chance)
+    unknown = _stalled(near, plain, policy)
 
     def ratio(figure: Callable[[_Sums], float]) -> Estimate | None:
         def of(some: Sequence[Load], line: Line) -> float | None:
@@ -263,6 +297,11 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
         speedup=speedup,
         closed_loop=closed,
     )
+
+
+def _stalled(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> bool:
+    due = [load.steps * plain.line.at(load.concurrency, load.prompt_rate) for load in loads]
+    return stalled([load.step_seconds for load in loads], due, policy.chance)
 
 
 _Of = Callable[[Sequence[Load], Line], float | None]

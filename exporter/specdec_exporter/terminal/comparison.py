@@ -16,7 +16,7 @@ from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import count, decimal, percent, percentage_points, seconds
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, print_framed, write
 from specdec_exporter.terminal.figures import print_finding

@@ -14,7 +14,7 @@ from specdec_exporter.comparison.advice import called
 from specdec_exporter.comparison.fastest import Line
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.errors import ComparisonError, ConfigError
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
