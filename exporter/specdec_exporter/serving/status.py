@@ -72,9 +72,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     Intervals are 95 %; ``null`` at both ends: not known, see the verdict's reasons. ``speedup``: request-seconds of
     decoding without speculation / with it, at the same load and the same prompts per second. ``closed_loop``: the same
-    for a fixed number of clients, whose prompts come faster from a faster server. ``draft_cost_ratio``: cost of one more
-    draft token / cost of a step without drafts; it is the acceptance rate that breaks even. ``concurrency``: requests in
-    decode at a time, per engine. ``compared_ratio``: the share of the step time at loads near the recorded ones.
+    for a fixed number of clients, whose prompts a faster server reads faster. ``draft_cost_ratio``: cost of one more
+    draft token / cost of a step without drafts; it is the acceptance rate that breaks even. ``concurrency``: requests
+    in decode at a time, per engine. ``compared_ratio``: the share of the step time at loads near the recorded ones.
     """
 
     speedup: Estimate

@@ -15,8 +15,8 @@ _STEPS: Final = 1000  # acceptance is counted to a thousandth
 class AcceptanceSpread(msgspec.Struct, frozen=True, kw_only=True):
     """Percentiles (``{"p50": 0.71}``) of the acceptance of ``parts``: windows or requests. Empty without a part.
 
-    ``by_part`` counts each part once. ``by_draft`` counts each draft once, so busy parts weigh more. Windows spread less
-    than their requests: the more requests share one, the less.
+    ``by_part`` counts each part once. ``by_draft`` counts each draft once, so busy parts weigh more. Windows spread
+    less than their requests: the more requests share one, the less.
     """
 
     parts: int

@@ -141,7 +141,8 @@ LOAD: Group[ModelBenefit] = Group(
         counter(
             "specdec_load_plain_seconds_total",
             "Request-seconds that the tokens of the compared part would have taken without speculation, at the same "
-            "load and the same prompts per second. Its increase / that of `specdec_load_compared_seconds_total` is the speed-up at this load.",
+            "load and the same prompts per second. Its increase / that of `specdec_load_compared_seconds_total` is the "
+            "speed-up at this load.",
             _of_load(lambda t: t.plain_seconds),
             "step latency, baseline",
             labels=("concurrency",),
