@@ -293,7 +293,7 @@ any_loads = st.lists(
 @given(any_loads, any_loads)
 def test_no_count_gives_a_nan_or_a_value_outside_its_interval(then: list[Load], now: list[Load]) -> None:
     plain = step_times(then, POLICY)
-    for line in (plain, recorded()):
+    for line in (plain, step_times(then, POLICY, per_token=True), recorded()):
         if line is None:
             continue
         found = measure(now, line, POLICY)

@@ -6,7 +6,6 @@ seconds that request-steps took, per second of wall clock.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 
 import msgspec
@@ -29,6 +28,9 @@ LOAD_COUNTS = (
     "accepted_tokens",
     "preemptions",
 )
+
+
+_ABSURD = 1e15  # whatever is counted: squares and sums of more may overflow
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -73,8 +75,12 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def ran(self) -> bool:
-        """Whether any step ran."""
-        return all(0.0 < amount < math.inf for amount in (self.seconds, self.steps, self.step_seconds))
+        """Whether any step ran; counts that no server reaches are nonsense."""
+        counts = self.counts
+        others = (counts.generation_tokens, counts.prompt_tokens, counts.draft_tokens)
+        return all(
+            1.0 / _ABSURD < amount < _ABSURD for amount in (self.seconds, self.steps, self.step_seconds)
+        ) and all((amount or 0.0) < _ABSURD for amount in others)
 
     @property
     def tells_the_cost(self) -> bool:

@@ -90,7 +90,7 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     ``per_token``: seconds of decoding per token instead, of a recording whose steps may give several. Intervals with
     preemptions are left out where enough others remain: a gap of a preempted request counts as one long step.
     """
-    told = _undisturbed(loads, policy)
+    told = [load for load in _undisturbed(loads, policy) if load.tokens >= 1.0 or not per_token]
     points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
     line = _fitted(points)
     cut = batches(points, policy.chance)
@@ -127,7 +127,7 @@ class _Point(NamedTuple):
 
     @classmethod
     def of(cls, load: Load, steps: float) -> _Point:
-        seconds = load.step_seconds / steps if steps > 0.0 else 0.0
+        seconds = load.step_seconds / steps
         return cls(steps, seconds, (1.0, load.concurrency, load.prompt_rate * seconds))
 
     def on(self, line: Line) -> float:
@@ -135,16 +135,16 @@ class _Point(NamedTuple):
         return math.fsum(one * other for one, other in zip(line, self.regressors, strict=True))
 
 
-_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size))
+# A step takes some time without prompts, too.
+_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size) if chosen != (2,))
 
 
 def _fitted(points: Sequence[_Point]) -> Line | None:
     """Return the line of least squares with no negative part: relative errors, weighted by steps.
 
-    Three parameters have seven subsets, each in closed form; the best one whose parts are all positive is the answer.
+    Three parameters have few subsets, each in closed form; the best one whose parts are all positive is the answer.
     Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
-    points = [point for point in points if point.seconds > 0.0]
     rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
     normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
     right = [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
