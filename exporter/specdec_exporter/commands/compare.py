@@ -26,7 +26,14 @@ Output = Literal["text", "markdown", "json"]
     show_default=True,
     help="For a terminal, for a report, or for programs.",
 )
+@click.option(
+    "--paired",
+    is_flag=True,
+    help="Both recordings are of the same minutes, from two replicas that share the requests at random. Bursts are "
+    "then in both and cancel. Start both `baseline record` at once, with the same --duration.",
+)
 @click.option("--plot", metavar="FILE", help="Also draw the speed-up over the load: FILE.svg or FILE.png.")
+@click.option("--verbose", is_flag=True, help="Also print quantiles, acceptance by position and settings.")
 @click.option(
     "--fail-on-regression",
     is_flag=True,
@@ -34,7 +41,14 @@ Output = Literal["text", "markdown", "json"]
     "data decide nothing.",
 )
 def command(
-    *, baseline: str, candidates: tuple[str, ...], output: Output, plot: str | None, fail_on_regression: bool
+    *,
+    baseline: str,
+    candidates: tuple[str, ...],
+    output: Output,
+    paired: bool,
+    plot: str | None,
+    verbose: bool,
+    fail_on_regression: bool,
 ) -> int:
     """Tell whether CANDIDATE is faster than BASELINE.
 
@@ -46,35 +60,38 @@ def command(
 
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
+    several = len(candidates) > 1 or plot is not None
+    if paired and several:
+        raise click.UsageError("--paired compares two recordings, without --plot")
     if plot is not None:
         from specdec_exporter.terminal.plot import check_plot
 
         check_plot(plot)
     recordings = [read_baseline(path) for path in (baseline, *candidates)]
-    if len(recordings) > 2 or plot is not None:
-        decisions = _compare_several(recordings, output, plot)
+    if several:
+        decisions = _compare_several(recordings, output, plot, verbose=verbose)
     else:
-        decisions = [_compare_two(recordings[0], recordings[1], output)]
+        decisions = [_compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)]
     return int(fail_on_regression and any(map(_fails, decisions)))
 
 
-def _compare_two(baseline: Baseline, candidate: Baseline, output: Output) -> Decision:
+def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Decision:
     from specdec_exporter.comparison.compare import compare
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.comparison import write_comparison
 
-    comparison = compare(baseline, candidate, load_policy())
-    write_comparison(sys.stdout, comparison, output)
+    comparison = compare(baseline, candidate, load_policy(), paired=paired)
+    write_comparison(sys.stdout, comparison, output, verbose=verbose)
     return comparison.decision
 
 
-def _compare_several(recordings: list[Baseline], output: Output, plot: str | None) -> list[Decision]:
+def _compare_several(recordings: list[Baseline], output: Output, plot: str | None, *, verbose: bool) -> list[Decision]:
     from specdec_exporter.comparison.several import compare_several
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.several import write_several
 
     several = compare_several(recordings, load_policy())
-    write_several(sys.stdout, several, output)
+    write_several(sys.stdout, several, output, verbose=verbose)
     if plot is not None:
         from specdec_exporter.terminal.plot import draw
 

@@ -1,92 +1,116 @@
-"""What to run, of several recordings: the fastest one at the load that was recorded most, or a k by load. Pure."""
+"""What to run, of several recordings: the fastest at the load that was recorded most, or a k by load. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.byload import Line
+from specdec_exporter.comparison.choice import Choice, is_gain, stops_paying
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.fastest import Fastest, Line, stops_paying
 from specdec_exporter.comparison.schedule import Plan, in_words, plan
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
 AdviceCode = Literal["use", "off", "undecided", "record_more", "unknown"]
+_TEN = 10.0
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run at the load that was recorded most (``concurrency``), of the loads at which that is known.
+    """What to run at the load that was recorded most (``concurrency``), of the loads at which a speed-up is known.
 
-    ``num_speculative_tokens`` is 0 for no speculation, and ``null`` where it is not known what to run. ``speedup`` is
-    that of the fastest recording at this load. ``stops_paying_at`` is the concurrency at which the fastest one falls
-    below 1. ``speculative_config`` is the value of ``--speculative-config``, ``null`` unless ``code`` is ``use``.
+    ``recording``, ``method`` and ``num_speculative_tokens`` are of what to run there; k is 0 for no speculation, and
+    ``null`` where it is not known what to run. ``speedup`` is its speed-up at this load, or that of the fastest
+    recording if none is to run. ``stops_paying_at`` is the concurrency at which even the fastest falls below 1.
+    ``speculative_config`` is the value of ``--speculative-config``, ``null`` unless ``code`` is ``use``. ``outlook``
+    says where speculation pays, ``action`` what to do next, and ``reasons`` what else to know.
     """
 
     code: AdviceCode
-    concurrency: float | None
-    recording: str | None
-    method: str | None
-    num_speculative_tokens: int | None
-    speedup: Estimate | None
-    stops_paying_at: Estimate | None
-    speculative_config: dict[str, Any] | None
+    concurrency: float | None = None
+    recording: str | None = None
+    method: str | None = None
+    num_speculative_tokens: int | None = None
+    speedup: Estimate | None = None
+    stops_paying_at: Estimate | None = None
+    speculative_config: dict[str, Any] | None = None
     headline: str
-    reasons: tuple[str, ...]
+    outlook: str
+    reasons: tuple[str, ...] = ()
     action: str
 
 
 def advise(
-    fastest: Sequence[Fastest], lines: Sequence[Line], recordings: Mapping[str, Baseline], policy: Policy
+    choices: Sequence[Choice], lines: Mapping[str, Line], recordings: Mapping[str, Baseline], policy: Policy
 ) -> Advice:
-    """Say what to run; ``recordings`` has those of ``lines`` by name."""
-    known = [each for each in fastest if not each.unjudged]
-    present = max(known, key=lambda each: (each.seconds, each.concurrency_bound), default=None)
-    unjudged = {name for each in fastest for name in each.unjudged}
-    if present is None or unjudged - {present.recording}:
-        return _withheld(fastest, [line for line in lines if line.recording in unjudged], policy)
-    found = plan(fastest, present, recordings)
-    code: AdviceCode = "use" if _pays_by_load(fastest, found) else _code(present, policy)
-    line = next((line for line in lines if line.recording == present.recording), None)
-    used, runs = (found, line) if code == "use" else (Plan(None), None)
-    headline, action = _words(code, present, line, used)
-    return Advice(
-        code=code,
-        concurrency=present.concurrency,
-        recording=runs.recording if runs else None,
-        method=runs.method if runs else None,
-        num_speculative_tokens=_k(code, runs),
-        speedup=present.speedup,
-        stops_paying_at=_stops_paying(fastest),
-        speculative_config=used.config,
-        headline=headline,
-        reasons=tuple(_reasons(fastest, present, lines, used)),
-        action=action,
-    )
+    """Say what to run; ``lines`` and ``recordings`` are by name."""
+    present = max((each for each in choices if each.best), key=lambda each: each.recorded_seconds, default=None)
+    unknown = tuple(_unknown(choices, lines))
+    if present is None or present.best is None or present.fastest is None:
+        return Advice(
+            code="unknown",
+            headline="It is not known what to run: no recording ran near a load of the one without speculation.",
+            outlook=_where(lines.values()),
+            action="Record all at the same loads, for at least ten minutes each.",
+        )
+    if present.unjudged:
+        here, unjudged = _here(present), [lines[name] for name in present.unjudged]
+        return Advice(
+            code="record_more",
+            headline=f"Record more: {_list(map(called, unjudged))} may be the fastest, but is not known {here}.",
+            outlook=f"{_where(unjudged)} Its time per output token is the lowest, or was not recorded.",
+            reasons=unknown,
+            action=f"Record {_list(present.unjudged)} {here} too, or the one without speculation at its load.",
+        )
+    known = next(run for run in _runs(choices) if present in run)
+    found = plan(known, present, lines, recordings)
+    code = _code(present, known, found, policy.latency.speedup_min)
+    line = lines[present.recording] if present.recording else None
+    best = f"{called(lines[present.fastest])}, {times(present.best)} {_here(present)}"
+    common: dict[str, Any] = {
+        "code": code,
+        "concurrency": present.concurrency,
+        "speedup": present.best,
+        "stops_paying_at": stops_paying(known),
+        "outlook": _outlook(known),
+        "reasons": unknown + (found.notes if code == "use" else ()),
+    }
+    if code == "off":
+        action = "Look at the acceptance, the temperature and the load."
+        headline = f"Run no speculation: the best is {best}."
+        return Advice(**common, num_speculative_tokens=0, headline=headline, action=action)
+    if code == "undecided":
+        headline = f"It is not decided what to run: {best}."
+        return Advice(**common, headline=headline, action="Record longer, then compare again.")
+    return Advice(**common | _use(present, known, found, line))
 
 
-def _pays_by_load(fastest: Sequence[Fastest], found: Plan) -> bool:
-    """Whether k is chosen by load, and the gain is beyond chance at one of them at least."""
-    return bool(found.by_load) and any(_is_gain(each.speedup) for each in fastest if each.recording)
+def _use(present: Choice, known: Sequence[Choice], found: Plan, line: Line | None) -> dict[str, Any]:
+    """Return the fields of advice to speculate; ``line``: what runs at the load that was recorded most."""
+    what = f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
+    fields: dict[str, Any] = {"headline": f"Run {what}: {_gains(present, known)}.", "action": found.action}
+    fields |= {"speculative_config": found.config, "num_speculative_tokens": 0}
+    if line is not None:
+        fields |= {"recording": line.recording, "method": line.method, "speedup": present.speedup}
+        fields["num_speculative_tokens"] = line.num_speculative_tokens
+    return fields
 
 
-def _code(present: Fastest, policy: Policy) -> AdviceCode:
-    least, found = policy.latency.speedup_min, present.speedup
-    if _is_gain(found) and found.value >= least:
+def _code(present: Choice, known: Sequence[Choice], found: Plan, least: float) -> Literal["use", "off", "undecided"]:
+    speedup, best = present.speedup, present.best
+    if speedup is not None and is_gain(speedup) and speedup.value >= least:
         return "use"
-    return "off" if found.high is not None and found.high < least else "undecided"
+    if found.ranges and any(is_gain(each.speedup) for each in known):
+        return "use"
+    return "off" if best is not None and best.high is not None and best.high < least else "undecided"
 
 
-def _is_gain(found: Estimate) -> bool:
-    return found.low is not None and found.low > 1.0
-
-
-def _k(code: AdviceCode, line: Line | None) -> int | None:
-    if code == "use":
-        return line.num_speculative_tokens if line else 0
-    return 0 if code == "off" else None
+def _here(choice: Choice) -> str:
+    return f"at {shown(choice.concurrency)} requests in decode"
 
 
 def called(line: Line) -> str:
@@ -95,104 +119,55 @@ def called(line: Line) -> str:
     return f"{line.recording} ({line.method or 'method unknown'}{k})"
 
 
-def _words(code: AdviceCode, present: Fastest, line: Line | None, found: Plan) -> tuple[str, str]:
-    """Return headline and next step."""
-    here = f"at {present.concurrency:.1f} running"
-    measured = f"{times(present.speedup)} {here}"
-    run = "Run this configuration" if found.config else f"Run {present.recording or 'without speculation'}"
-    if code == "use" and found.by_load:
-        return f"The fastest k by load: {in_words(found.by_load)}", f"{run}, record it, and compare again."
-    if code == "use" and line:
-        return f"{called(line)} is fastest: {measured}", f"{run}."
-    if code == "off":
-        action = "Run without --speculative-config at this load. Look at the acceptance, the temperature and the load."
-        return f"No recording is faster than no speculation: the best one {measured}", action
-    name = called(line) if line else "any recording"
-    return f"Whether {name} pays is not decided: {measured}", "Record longer, then compare again."
+def _runs(choices: Sequence[Choice]) -> list[list[Choice]]:
+    """Return the runs of neighbouring loads at which it is known what to run."""
+    return [list(run) for known, run in groupby(choices, key=lambda each: each.known) if known]
 
 
-def _withheld(fastest: Sequence[Fastest], unjudged: Sequence[Line], policy: Policy) -> Advice:
-    """Return no advice: nothing was compared, or what was not compared at some load may be faster than what was."""
-    cost = policy.cost
-    least = f"a load needs {cost.min_steps} request-steps in {cost.min_intervals} intervals"
-    code: AdviceCode = "unknown"
-    headline = "No recording shares a load with the one without speculation, so nothing is recommended"
-    action = f"Record all at the same loads, for longer: {least}."
-    if unjudged:
-        code = "record_more"
-        headline = (
-            f"{_list([called(line) for line in unjudged])} may be the fastest, but was not compared at every load"
-        )
-        ran = [f"{line.recording} ran at about {_own_load(line):.1f}" for line in unjudged if line.by_load]
-        action = f"Record all at the same loads ({', '.join((*ran, least))})."
-    return Advice(
-        code=code,
-        concurrency=None,
-        recording=None,
-        method=None,
-        num_speculative_tokens=None,
-        speedup=None,
-        stops_paying_at=None,
-        speculative_config=None,
-        headline=headline,
-        reasons=tuple(_unjudged_loads(fastest)),
-        action=action,
+def _gains(present: Choice, known: Sequence[Choice]) -> str:
+    """Return the speed-up at the load that was recorded most, then at the ends of the loads at which drafts run."""
+    drafting = [each for each in known if each.speedup]
+    ends = [each for each in (drafting[0], drafting[-1]) if each is not present]
+    found = [f"{times(present.speedup)} at {shown(present.concurrency)}"] * (present in drafting)
+    found += dict.fromkeys(f"{times(each.speedup).split()[0]} at {shown(each.concurrency)}" for each in ends)
+    return ", ".join((f"{found[0]} requests in decode", *found[1:]))
+
+
+def _where(lines: Iterable[Line]) -> str:
+    return " ".join(
+        f"{line.recording} ran at about {shown(line.concurrency)} requests in decode."
+        if line.concurrency
+        else f"{line.recording} has no step times."
+        for line in lines
     )
 
 
-def _own_load(line: Line) -> float:
-    """Return the concurrency at which a recording spent most of its time."""
-    return max(line.by_load, key=lambda each: each.seconds).concurrency
+def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
+    """Yield the loads at which it is not known what to run, and why."""
+    for each in choices:
+        here = f"At {shown(each.concurrency)} requests in decode it is not known what to run"
+        if each.best is None:
+            yield f"{here}: it was recorded only with speculation, or only without."
+        elif each.unjudged:
+            yield f"{here}: {_list([called(lines[name]) for name in each.unjudged])} may be faster, but ran elsewhere."
 
 
-def _reasons(fastest: Sequence[Fastest], present: Fastest, lines: Sequence[Line], found: Plan) -> Iterator[str]:
-    yield _where_it_pays(fastest)
-    here = f"at {present.concurrency:.1f} running"
-    for line in lines:
-        speedup = line.speedup_at(present.concurrency_bound)
-        if line.recording == present.recording:
-            continue
-        if speedup is None:
-            yield f"{called(line)} was not compared {here}"
-        elif present.recording is None:
-            yield f"{called(line)} against no speculation {here}: {times(speedup)}"
-        elif line.recording in present.within_chance:
-            yield f"{called(line)} is within chance of it {here}: {times(speedup)}"
-        else:
-            yield f"{called(line)} is slower {here}: {times(speedup)}"
-    yield from _unjudged_loads(fastest)
-    doubtful = [each for each in fastest if each.recording and not each.unjudged and not _is_gain(each.speedup)]
-    if found.by_load and doubtful:
-        loads = ", ".join(f"{times(each.speedup)} at {each.concurrency:.1f}" for each in doubtful)
-        yield f"whether speculation pays is not decided at every load: {loads} running"
-    yield from found.notes
-
-
-def _stops_paying(fastest: Sequence[Fastest]) -> Estimate | None:
-    return stops_paying([(each.concurrency, each.speedup) for each in fastest])
-
-
-def _where_it_pays(fastest: Sequence[Fastest]) -> str:
+def _outlook(known: Sequence[Choice]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
-    loads = [f"{each.concurrency:.1f}" for each in fastest]
-    paying = [load for load, each in zip(loads, fastest, strict=True) if _is_gain(each.speedup)]
-    if found := _stops_paying(fastest):
-        interval = "" if found.low is None or found.high is None else f" ({found.low:.1f} to {found.high:.1f})"
-        return f"speculation stops paying at about {found.value:.1f}{interval} running"
-    if paying == loads:
-        return f"speculation pays at every recorded load: {', '.join(loads)} running"
-    if not paying:
-        return f"speculation is shown to pay at no recorded load: {', '.join(loads)} running"
-    return f"speculation pays at {', '.join(paying)} running, beyond chance"
+    if found := stops_paying(known):
+        low, high = ("?" if end is None else shown(end) for end in (found.low, found.high))
+        return f"Above about {shown(found.value)} ({low} to {high}) requests in decode speculation stops paying."
+    paying = [shown(each.concurrency) for each in known if is_gain(each.best)]
+    loads = "every load" if len(paying) == len(known) else ", ".join(paying) or "no load"
+    compared = ", ".join(shown(each.concurrency) for each in known)
+    return f"Of {compared} requests in decode, speculation is shown to pay at {loads}."
 
 
-def _unjudged_loads(fastest: Sequence[Fastest]) -> Iterator[str]:
-    for each in fastest:
-        if each.unjudged:
-            names = _list(each.unjudged)
-            yield f"at {each.concurrency:.1f} running nothing is recommended: {names} may be faster, not compared there"
+def shown(concurrency: float) -> str:
+    """Return a number of requests in decode: ``2.4``, ``24``."""
+    return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
 
 
-def _list(names: Sequence[str]) -> str:
+def _list(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -1,30 +1,31 @@
 """The comparison of two recordings: the documented, stable shape of ``compare --output json``.
 
 Ratios are 0..1 or candidate / baseline as named. Times are seconds, lengths tokens, intervals 95 %. ``null`` means not
-recorded or not defined; at the end of an interval it means unbounded.
+recorded or not known; at both ends of an interval it means that chance is not known.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.acceptance import AcceptanceChange, acceptance_change, acceptance_of
-from specdec_exporter.comparison.conduct import conduct_flags
-from specdec_exporter.comparison.decision import Decision, Drafting, decide
-from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Pair, Sli, compare_latency
-from specdec_exporter.comparison.likeness import Flag, flags, refuse_unlike, sample_of, speculates
-from specdec_exporter.comparison.loads import at_like_load, choose, k_of
-from specdec_exporter.comparison.traffic import Figure, conditions, difference, requests_of, traffic_of
+from specdec_exporter.comparison.decision import Decision, decide
+from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Sli, compare_latency
+from specdec_exporter.comparison.likeness import (
+    Flag,
+    flags,
+    refuse_other_minutes,
+    refuse_unlike,
+    sample_of,
+    speculates,
+)
+from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import mean_draft_length, ratio
-from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
-
-CeilingSource = Literal["tokens_per_step", "mean_acceptance_length"]
+from specdec_exporter.speculation.steptime import Measured, measure, step_times
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,26 +57,23 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
-    """The speed-up of the candidate.
+    """Three speed-ups of the candidate, and what its drafts cost. Only ``realised`` is known without step times.
 
-    ``realised`` is baseline mean / candidate mean of ``realised_from``. ``ceiling`` is the speed-up if drafting cost no
-    time: tokens per step. If the steps are not known, it is the mean acceptance length, which leaves out steps without
-    a draft. ``efficiency`` is realised / ceiling and has the interval of the realised speed-up. Ceiling and efficiency
-    are ``null`` if the baseline speculates or the candidate does not.
+    ``at_like_load`` is of decoding, at the load and the prompts per second that the candidate had; it is the one that
+    is judged. ``concurrency`` is that load: the mean requests in decode, per engine. ``compared_ratio`` is the share of
+    the candidate's decoding at loads near those of the baseline, which the figures are of. ``closed_loop`` is what a
+    fixed number of clients gets. ``realised`` is baseline mean / candidate mean of ``realised_from``, as recorded.
 
-    ``realised`` is what users felt. If the same requests arrived, a faster server had fewer of them in flight.
-    ``at_like_load`` is the speed-up at the same concurrency, and ``concurrency`` its mean, per engine; this one decides
-    on k. ``draft_cost_ratio`` is the cost of one more draft token over a step without drafts: the acceptance that
-    breaks even, and with it the mean acceptance length. They need step times by load in both recordings.
+    ``draft_cost_ratio`` is the cost of one more draft token over a step without drafts: the acceptance that breaks
+    even, and with it the mean acceptance length. ``null`` unless the candidate alone speculates.
     """
 
     realised: Estimate | None
     realised_from: Sli | None
-    ceiling: float | None
-    ceiling_from: CeilingSource | None
-    efficiency: Estimate | None
     at_like_load: Estimate | None
+    closed_loop: Estimate | None
     concurrency: float | None
+    compared_ratio: float | None
     draft_cost_ratio: Estimate | None
     break_even_acceptance_ratio: Estimate | None
     break_even_acceptance_length: Estimate | None
@@ -84,77 +82,78 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
 
-    ``acceptance_change`` is ``null`` unless both speculate.
+    ``paired``: both recordings are of the same minutes. ``acceptance_change`` is ``null`` unless both speculate.
     """
 
     baseline: Side
     candidate: Side
+    paired: bool
     latencies: tuple[LatencyComparison, ...]
     speedup: Speedup
-    generation_tokens_per_second_ratio: float | None
     acceptance_change: AcceptanceChange | None
     flags: tuple[Flag, ...]
     decision: Decision
 
 
-def compare(baseline: Baseline, candidate: Baseline, policy: Policy) -> Comparison:
-    """Compare ``candidate`` with ``baseline``. Raises ComparisonError if they cannot be compared (two models)."""
+def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: bool = False) -> Comparison:
+    """Compare ``candidate`` with ``baseline``; ``paired``: two replicas that share the traffic of the same minutes.
+
+    Raises :class:`~specdec_exporter.errors.ComparisonError` if they cannot be compared: two models, other minutes.
+    """
     refuse_unlike(baseline, candidate)
-    traffic = difference(baseline, candidate, policy.latency)
-    like_load = at_like_load(baseline, candidate, policy)
-    found = conditions(traffic, at_like_load(baseline, candidate, policy, recorded_in_both=True))
+    if paired:
+        refuse_other_minutes(baseline, candidate, policy)
+    traffic = difference(baseline, candidate, policy, paired=paired)
+    measured = at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
+    found = conditions(traffic, measured.speedup if measured else None, paired=paired)
     latencies = tuple(
-        compare_latency(sli, sample_of(baseline, sli), sample_of(candidate, sli), policy.latency, found[sli])
-        for sli in SLIS
+        compare_latency(sli, sample_of(baseline, sli), sample_of(candidate, sli), policy, found[sli]) for sli in SLIS
     )
-    before, after = side_of(baseline, policy), side_of(candidate, policy)
-    drafting = _drafting(baseline, candidate, like_load, policy)
-    like = found["time_per_output_token"].like_load is not None
-    flagged = (
-        *flags(baseline, candidate, traffic, policy.latency, like_load=like),
-        *conduct_flags(baseline, candidate, policy),
-    )
+    flagged = flags(baseline, candidate, traffic, policy, like_load=measured is not None)
     change = acceptance_change(baseline, candidate, flagged, policy)
+    before, after = side_of(baseline, policy), side_of(candidate, policy)
     return Comparison(
         baseline=before,
         candidate=after,
+        paired=paired,
         latencies=latencies,
-        speedup=_speedup(latencies, before.figures, after.figures, like_load, drafting),
-        generation_tokens_per_second_ratio=ratio(
-            after.generation_tokens_per_second, before.generation_tokens_per_second
-        ),
+        speedup=_speedup(latencies, before.figures, after.figures, measured),
         acceptance_change=change,
         flags=flagged,
         decision=decide(
             latencies,
-            before.figures,
-            after.figures,
-            drafting=drafting,
-            policy=policy.for_method(candidate.method),
-            preemptions=Pair(baseline.counts.preemptions, candidate.counts.preemptions),
+            speculates=(speculates(baseline), speculates(candidate)),
+            measured=measured,
+            preemptions=(baseline.counts.preemptions or 0.0, candidate.counts.preemptions or 0.0),
             acceptance=change,
+            shared=traffic.shared,
+            flags=len(flagged),
+            policy=policy.latency,
         ),
     )
 
 
-def _drafting(baseline: Baseline, candidate: Baseline, cost: MeasuredCost | None, policy: Policy) -> Drafting | None:
-    """Return what drafts cost at like load; ``None`` if the recordings do not tell."""
-    if cost is None or speculates(baseline) or not speculates(candidate):
+def at_like_load(
+    baseline: Baseline, candidate: Baseline, policy: Policy, *, recorded_in_both: bool = False, paired: bool = False
+) -> Measured | None:
+    """Return how much faster ``candidate`` decodes than ``baseline`` at like load; ``None`` if that is not known.
+
+    If the baseline speculates, only the speed-ups mean something. ``recorded_in_both`` leaves out loads that the
+    baseline did not have: where the loads differ, the line of its step times may bend between them.
+    """
+    plain = step_times(baseline.intervals, policy, per_token=speculates(baseline))
+    if plain is None:
         return None
-    k, choice = k_of(candidate), None
-    if k is not None and not candidate.adaptive_verification and cost.draft_tokens_per_step > 0:
-        choice = choose(cost.slowdown, candidate.counts, candidate.method, k, policy)
-    return Drafting(cost, choice, cost.pays(policy.latency.speedup_min))
+    low, high = plain.loads
+    loads = [each for each in candidate.intervals if not recorded_in_both or low <= each.concurrency <= high]
+    return measure(loads, plain, policy, paired=paired)
 
 
 def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
-    counts, seconds = recording.counts, recording.duration_seconds
+    counts, seconds, k = recording.counts, recording.duration_seconds, recording.num_speculative_tokens
     requests, traffic = requests_of(recording), traffic_of(recording)
     accepted, partly = acceptance_of(recording, policy), recording.adaptive_verification
-    k, drafted = recording.num_speculative_tokens, None
-    if speculates(recording):
-        drafted = figures(counts, k, "metrics", seconds, adaptive_verification=partly)
     length = mean_draft_length(counts.draft_tokens, counts.drafts)
     return Side(
         name=recording.name,
@@ -168,67 +167,43 @@ def side_of(recording: Baseline, policy: Policy) -> Side:
         num_speculative_tokens=k,
         requests=requests,
         requests_per_second=ratio(requests, seconds),
-        requests_in_flight=_value(traffic.in_flight),
+        requests_in_flight=traffic.in_flight and traffic.in_flight.value,
         generation_tokens_per_second=ratio(counts.generation_tokens, seconds),
-        mean_prompt_tokens=_value(traffic.prompt_tokens),
-        mean_generation_tokens=_value(traffic.generation_tokens),
+        mean_prompt_tokens=traffic.prompt_tokens and traffic.prompt_tokens.value,
+        mean_generation_tokens=traffic.generation_tokens and traffic.generation_tokens.value,
         preemptions=counts.preemptions,
         acceptance_ratio=None if partly else accepted,
         mean_acceptance_length=accepted.scaled(length, 1.0) if accepted and length else None,
-        figures=drafted,
+        figures=figures(counts, k, "metrics", seconds, adaptive_verification=partly) if speculates(recording) else None,
     )
 
 
-def _value(found: Figure | None) -> float | None:
-    return None if found is None else found.value
-
-
 def _speedup(
-    latencies: tuple[LatencyComparison, ...],
-    baseline: Figures | None,
-    candidate: Figures | None,
-    like_load: MeasuredCost | None,
-    drafting: Drafting | None,
+    latencies: tuple[LatencyComparison, ...], before: Figures | None, after: Figures | None, measured: Measured | None
 ) -> Speedup:
-    by_sli = {latency.sli: latency for latency in latencies}
-    # Time per output token exists since 0.11.0; the rule pack uses the same order.
-    slis: tuple[Sli, ...] = ("time_per_output_token", "request_latency")
-    source = next((sli for sli in slis if by_sli[sli].mean_ratio is not None), None)
-    realised = _inverse(by_sli[source].mean_ratio if source else None)
-    ceiling, ceiling_from = _ceiling(candidate) if baseline is None and candidate is not None else (None, None)
-    price, even_length = _break_even(candidate, drafting) if candidate and drafting else (None, None)
+    """Time per output token exists since 0.11.0; before, the realised speed-up is of the whole request."""
+    realised = next(
+        (each for each in latencies if each.sli != "time_to_first_token" and each.mean_ratio is not None), None
+    )
+    cost, even_length = _break_even(measured, after) if measured and after and not before else (None, None)
     return Speedup(
-        realised=realised,
-        realised_from=source,
-        ceiling=ceiling,
-        ceiling_from=ceiling_from,
-        efficiency=realised.scaled(1.0 / ceiling) if realised and ceiling else None,
-        at_like_load=like_load.speedup if like_load else None,
-        concurrency=like_load.concurrency if like_load else None,
-        draft_cost_ratio=price,
-        break_even_acceptance_ratio=price,
+        realised=realised.mean_ratio.inverse() if realised and realised.mean_ratio else None,
+        realised_from=realised.sli if realised else None,
+        at_like_load=measured.speedup if measured else None,
+        closed_loop=measured.closed_loop if measured else None,
+        concurrency=measured.concurrency if measured else None,
+        compared_ratio=measured.compared_ratio if measured else None,
+        draft_cost_ratio=cost,
+        break_even_acceptance_ratio=cost,
         break_even_acceptance_length=even_length,
     )
 
 
-def _break_even(candidate: Figures, drafting: Drafting) -> tuple[Estimate | None, Estimate | None]:
+def _break_even(measured: Measured, drafted: Figures) -> tuple[Estimate | None, Estimate | None]:
     """Return the cost of one more draft token, and the mean acceptance length that breaks even.
 
     Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
     """
-    price, length = drafting.cost.draft_cost_ratio, mean_draft_length(candidate.draft_tokens, candidate.drafts)
-    even_length = price.scaled(length, 1.0) if price and length else None
-    return (None if candidate.acceptance_ratio is None else price), even_length
-
-
-def _inverse(found: Estimate | None) -> Estimate | None:
-    return found.inverse() if found else None
-
-
-def _ceiling(candidate: Figures) -> tuple[float | None, CeilingSource | None]:
-    """Return the speed-up if drafting cost no time, and the figure that it is."""
-    if candidate.tokens_per_step is not None:
-        return candidate.tokens_per_step, "tokens_per_step"
-    if candidate.mean_acceptance_length is not None:
-        return candidate.mean_acceptance_length, "mean_acceptance_length"
-    return None, None
+    cost, length = measured.draft_cost_ratio, mean_draft_length(drafted.draft_tokens, drafted.drafts)
+    even_length = cost.scaled(length, 1.0) if cost and length else None
+    return (None if drafted.acceptance_ratio is None else cost), even_length

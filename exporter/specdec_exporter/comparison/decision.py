@@ -1,224 +1,223 @@
-"""The decision of a comparison: one word, the reasons, and the next step."""
+"""The decision of a comparison: one word, what was found, what to do, how sure that is, and the reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 import msgspec
 
 from specdec_exporter.comparison.acceptance import AcceptanceChange
-from specdec_exporter.comparison.latency import LatencyComparison, Outcome, Pair
+from specdec_exporter.comparison.latency import Direction, LatencyComparison, direction
 from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, percentage_points, seconds
-from specdec_exporter.speculation.cost import KChoice, MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate
-from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.policy import ResolvedPolicy
+from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.policy import LatencyPolicy
+from specdec_exporter.speculation.steptime import Measured
 
 DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
-_LONGEST = 100  # nobody records this many times as long
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
+
+_MOST: Final = 0.95  # of the decoding; less is said
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """``regression``: whether anything became slower beyond doubt, or acceptance fell and nothing became faster.
+    """``headline`` says what was found, ``action`` what to do, ``confidence`` how sure that is.
 
-    A slower tail counts.
+    ``regression``: whether anything became slower beyond doubt, or acceptance fell and nothing became faster. A slower
+    tail counts.
     """
 
     code: DecisionCode
     headline: str
-    reasons: tuple[str, ...]
     action: str
+    confidence: str
+    reasons: tuple[str, ...]
     regression: bool
 
 
-class Drafting(NamedTuple):
-    """What drafts cost at like load. ``choice`` is the k that follows, ``None`` if its curve is not known.
-
-    ``pays``: whether the speed-up at like load is large enough, beyond chance; ``None`` if that cannot be told.
-    """
-
-    cost: MeasuredCost
-    choice: KChoice | None
-    pays: bool | None
-
-
 def decide(
-    latencies: tuple[LatencyComparison, ...],
-    baseline: Figures | None,
-    candidate: Figures | None,
+    latencies: Sequence[LatencyComparison],
     *,
-    drafting: Drafting | None,
-    policy: ResolvedPolicy,
-    preemptions: Pair,
-    acceptance: AcceptanceChange | None = None,
+    speculates: tuple[bool, bool],
+    measured: Measured | None,
+    preemptions: tuple[float, float],
+    acceptance: AcceptanceChange | None,
+    shared: str | None,
+    flags: int,
+    policy: LatencyPolicy,
 ) -> Decision:
-    """Decide from the outcomes of the SLIs.
+    """Decide from the outcomes of the SLIs; the pairs are of baseline and candidate.
 
-    The figures (``None``: nothing was drafted) and the measured cost of a draft choose the next step. Without a
-    measured cost no other k is named.
+    The speed-up at like load tells whether speculation pays, so it chooses the next step where the candidate alone
+    speculates. ``shared`` says how two replicas shared the traffic.
     """
-    outcomes: dict[Outcome, list[str]] = {}
-    for latency in latencies:
-        outcomes.setdefault(latency.outcome, []).append(TITLES[latency.sli])
-    code, headline = _headline(outcomes, some_are_faster=any(map(_some_are_faster, latencies)))
-    reasons = [reason for latency in latencies for reason in _reasons(latency)]
-    reasons += _reasons_of_drafts(candidate, drafting, policy)
-    reasons += _reasons_of_preemptions(preemptions)
-    reasons += _acceptance_reasons(acceptance)
-    dropped = acceptance if acceptance is not None and acceptance.outcome == "dropped" else None
-    if dropped is not None:
-        fall = dropped.difference.value if dropped.difference else None
-        headline += f"; acceptance changed by {percentage_points(fall)}"
-    turned_on = baseline is None and candidate is not None
-    if dropped is not None and code not in REGRESSIONS:
-        action = _revisit(dropped, faster=code == "faster")
-    else:
-        action = _of_outcomes(code, outcomes, turned_on=turned_on) or _action(code, baseline, candidate, drafting)
+    named = {
+        outcome: [TITLES[each.sli] for each in latencies if each.outcome == outcome]
+        for outcome in ("faster", "slower", "tail_worse", "no_difference", "inconclusive")
+    }
+    gain = direction(measured.speedup.inverse(), policy) if measured else None
+    code, headline = _found(named, measured, gain)
+    action = _action(code, named, speculates, gain)
+    dropped = acceptance is not None and acceptance.outcome == "dropped"
+    if acceptance is not None and dropped:
+        headline, action = _with_drop(acceptance, code, headline, action)
+    reasons = [reason for latency in latencies for reason in _of_latency(latency)]
+    reasons += _of_drafts(measured)
+    if shared is not None:
+        reasons.append(f"two replicas shared the same minutes, so their loads differ by chance: {shared}")
+    if preemptions[1] > preemptions[0]:
+        reasons.append(
+            f"the candidate preempted requests {preemptions[1]:,.0f} times, the baseline {preemptions[0]:,.0f} times: "
+            "the candidate's KV cache is too small"
+        )
     return Decision(
         code=code,
         headline=headline,
-        reasons=tuple(reasons),
         action=action,
-        regression=code in REGRESSIONS or (dropped is not None and code != "faster"),
+        confidence=f"{_CONFIDENCE[code]} Flags: {f'{flags} (see below)' if flags else 'none'}.",
+        reasons=(*reasons, *_of_acceptance(acceptance)),
+        regression=code in REGRESSIONS or (dropped and code != "faster"),
     )
 
 
-def _reasons_of_drafts(candidate: Figures | None, drafting: Drafting | None, policy: ResolvedPolicy) -> Iterator[str]:
-    if drafting is not None:
-        cost = drafting.cost
-        yield f"speed-up at like load ({cost.concurrency:.1f} running) {times(cost.speedup)}"
-    if candidate is not None and candidate.acceptance_ratio is not None:
-        price = drafting.cost.draft_cost_ratio if drafting else None
-        least = f"break-even {times(price, unit='')}, measured"
-        if price is None:
-            least = f"break-even not measured, assumed {policy.acceptance_ratio_min:.2f} for this method"
-        yield f"acceptance of the candidate {candidate.acceptance_ratio:.2f} ({least})"
+def _found(named: dict[str, list[str]], measured: Measured | None, gain: Direction | None) -> tuple[DecisionCode, str]:
+    """Return the code and, in words, what was found."""
+    faster, slower, tail = named["faster"], named["slower"], named["tail_worse"]
+    same, unknown = named["no_difference"], named["inconclusive"]
+    decoding = ""
+    if measured is not None and measured.speedup.low is not None:
+        load = f"{measured.concurrency:.1f} requests in decode"
+        decoding = f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
+    better = f", faster in {_list(faster)}" if faster else ""
+    code: DecisionCode
+    if slower:
+        worse = f", with a worse tail in {_list(tail)}" if tail else ""
+        code, words = "mixed" if faster else "slower", f"Slower in {_list(slower)}{better}{worse}"
+    elif tail:
+        code, words = "tail_worse", f"The slowest requests became slower in {_list(tail)}{better}"
+    elif faster:
+        if gain == "faster":
+            return "faster", f"Faster: {decoding}"
+        code, words = "faster", f"Faster in {_list(faster)}"
+    elif unknown:
+        code, words = "inconclusive", f"No difference is shown or ruled out in {_list(unknown)}"
+    elif same:
+        code, words = "no_difference", f"No difference in {_list(same)}"
+    else:
+        code, words = "undecided", "These recordings allow no decision"
+    return code, f"{words}; {decoding}" if decoding else words
 
 
-def _reasons_of_preemptions(found: Pair) -> Iterator[str]:
-    before, after = found.baseline or 0.0, found.candidate or 0.0
-    if after > before:
+_SHOWN: Final = "Sure: chance alone rarely shows such a difference."
+_CONFIDENCE: Final[dict[DecisionCode, str]] = {
+    "faster": _SHOWN,
+    "slower": _SHOWN,
+    "tail_worse": _SHOWN,
+    "mixed": _SHOWN,
+    "no_difference": "Sure: a difference that matters would have shown.",
+    "inconclusive": "Not sure: chance alone may explain what was found.",
+    "undecided": "Not sure: the reasons below say what is missing.",
+}
+
+_NEXT: Final[dict[DecisionCode, str]] = {
+    "undecided": "Fix what the flags and reasons name, record again, and compare again.",
+    "tail_worse": "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a "
+    "service without speculation. The mean hides them.",
+    "mixed": "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
+    "look at waiting requests and prompt lengths; for slower answers, at acceptance and batch size.",
+    "faster": "Keep the candidate's setting, and make its recording the new baseline.",
+    "slower": "Keep the baseline's setting, and look at what else differs (the flags name it).",
+    "no_difference": "Choose by other things: memory, risk, throughput. These latencies do not differ.",
+    "inconclusive": "Record longer: neither a difference nor the absence of one is shown. Change nothing until then.",
+}
+_TURNED_OFF: Final[dict[DecisionCode, str]] = {
+    "faster": "Leave speculation off for this traffic: it is faster without.",
+    "slower": "Leave speculation on: it is slower without.",
+}
+_OFF: Final = (
+    "Switch speculation off at this load. To look for a better setting, record several and compare all of them."
+)
+
+
+def _action(
+    code: DecisionCode, named: dict[str, list[str]], speculates: tuple[bool, bool], gain: Direction | None
+) -> str:
+    """Return the next step."""
+    if speculates == (True, False):
+        return _TURNED_OFF.get(code, _NEXT[code])
+    if speculates != (False, True):
+        return _NEXT[code]
+    if code == "faster":
+        return "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
+    if code == "slower":
+        return _remedy(named["slower"], gain)
+    if code in ("no_difference", "inconclusive") and gain == "faster":
+        return "Keep speculation on: decoding is faster. Record longer to see it in the latencies too."
+    return _OFF if code in ("no_difference", "inconclusive") and gain == "slower" else _NEXT[code]
+
+
+def _remedy(slower: list[str], gain: Direction | None) -> str:
+    """Say what to do where requests are slower with speculation. Only decoding that is slower speaks against it."""
+    if gain == "slower" or (gain is None and TITLES["time_per_output_token"] in slower):
+        return _OFF
+    if slower == [TITLES["time_to_first_token"]]:
+        return "Look at waiting requests, prompt lengths and the load: only the first token came later."
+    return "Look at what else makes requests slower: waiting requests, prompt lengths, a higher load."
+
+
+def _with_drop(found: AcceptanceChange, code: DecisionCode, headline: str, action: str) -> tuple[str, str]:
+    """Add what acceptance that fell says; what became slower comes first."""
+    if found.difference is not None:
+        headline += f"; acceptance changed by {percentage_points(found.difference.value)}"
+    because = "look at what changed: models, prompts, temperature, release"
+    if found.likely_causes:
+        because = f"undo this and record again: {found.likely_causes[0]}"
+    if code == "faster":
+        action = (
+            f"Keep the candidate's setting: it is faster. Its drafts became worse, which costs speed-up: {because}."
+        )
+    elif code not in REGRESSIONS:
+        action = f"Revisit the candidate's setting: {because}."
+    return headline, action
+
+
+def _of_latency(latency: LatencyComparison) -> Iterator[str]:
+    title, tail = TITLES[latency.sli], latency.tail_shift
+    if latency.outcome == "undecided":
+        yield f"{title}: not judged: {latency.undecided_because}"
+        return
+    means = f"{seconds(latency.mean_seconds.baseline)} -> {seconds(latency.mean_seconds.candidate)}"
+    yield f"{title}: mean {means}, {times(latency.mean_ratio)}"
+    if latency.like_load_ratio is not None:
+        yield f"{title}: {times(latency.like_load_ratio)} at the same load, which decides"
+    if tail is not None and tail.shifted:
         yield (
-            f"the candidate preempted requests {after:,.0f} times, the baseline {before:,.0f} times: the candidate's "
-            "KV cache is too small"
+            f"{title}: {percent(tail.share)} more of the requests than expected are slower than "
+            f"{seconds(tail.limit_seconds)} (chance explains at most {percent(tail.margin)})"
         )
 
 
-def _of_outcomes(code: DecisionCode, outcomes: dict[Outcome, list[str]], *, turned_on: bool) -> str | None:
-    """Return the next step where the outcomes alone tell it."""
-    if code == "undecided":
-        return "Fix what the flags and reasons name, record again, and compare again."
-    if outcomes.get("tail_worse") and code != "slower":
-        return (
-            "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a service "
-            "without speculation or with another k. The mean hides them."
-        )
-    if code == "slower" and outcomes["slower"] == [TITLES["time_to_first_token"]] and turned_on:
-        return (
-            "Look at waiting requests, prompt lengths and the load: only the first token came later. Record longer to "
-            "see what the answers gain."
-        )
-    if code == "mixed":
-        return (
-            "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
-            "look at waiting requests and prompt lengths. For slower answers, look at acceptance and batch size."
-        )
-    return None
+def _of_drafts(measured: Measured | None) -> Iterator[str]:
+    if measured is not None:
+        part = "" if measured.compared_ratio >= _MOST else f", of {percent(measured.compared_ratio)} of the decoding"
+        yield f"speed-up of decoding at the same load: {times(measured.speedup)}{part}"
+        yield f"speed-up for a fixed number of clients: {times(measured.closed_loop)}"
 
 
-def _acceptance_reasons(found: AcceptanceChange | None) -> list[str]:
+def _of_acceptance(found: AcceptanceChange | None) -> list[str]:
     if found is None:
         return []
-    if found.undecided_because is not None:
+    if found.undecided_because is not None or found.difference is None:
         return [f"acceptance: not judged against the baseline's: {found.undecided_because}"]
     words = {
         "dropped": "which is a drop beyond chance",
         "not_dropped": "which is no drop",
         "inconclusive": "so a drop is neither shown nor ruled out: record longer",
     }[found.outcome]
-    change = found.difference
-    shown = [percentage_points(each) for each in (change.value, change.low, change.high)] if change else ["-"] * 3
-    reasons = [f"acceptance: {shown[0]} ({shown[1]} to {shown[2]}) against the baseline, {words}"]
-    reasons += [f"likely cause: {cause}" for cause in found.likely_causes[:1]]
-    return reasons + [f"another possible cause: {cause}" for cause in found.likely_causes[1:]]
-
-
-def _revisit(found: AcceptanceChange, *, faster: bool) -> str:
-    """Say what to do about acceptance that fell while nothing became slower."""
-    because = "look at what changed: models, prompts, temperature, release"
-    if found.likely_causes:
-        because = f"undo this and record again: {found.likely_causes[0]}"
-    if faster:
-        return f"Keep the candidate's setting: it is faster. Its drafts became worse, which costs speed-up: {because}."
-    return f"Revisit the candidate's setting: {because}."
-
-
-def _headline(outcomes: dict[Outcome, list[str]], *, some_are_faster: bool) -> tuple[DecisionCode, str]:
-    faster, slower, tail = (outcomes.get(name, []) for name in ("faster", "slower", "tail_worse"))
-    if slower:
-        better = f", faster in {_list(faster)}" if faster else ""
-        worse = f", and a worse tail in {_list(tail)}" if tail else ""
-        return "mixed" if some_are_faster else "slower", f"Slower in {_list(slower)}{better}{worse}"
-    if tail:
-        rest = f"; faster in {_list(faster)}" if faster else ""
-        return "tail_worse", f"The slowest requests became slower in {_list(tail)}, the typical one did not{rest}"
-    if faster:
-        return "faster", f"Faster in {_list(faster)}"
-    same, open_ = outcomes.get("no_difference", []), outcomes.get("inconclusive", [])
-    if open_:
-        rest = f"; no difference in {_list(same)}" if same else ""
-        return "inconclusive", f"A difference in {_list(open_)} is neither shown nor ruled out{rest}"
-    if same:
-        return "no_difference", f"No difference in {_list(same)}"
-    return "undecided", "These recordings allow no decision"
-
-
-def _some_are_faster(latency: LatencyComparison) -> bool:
-    """Whether all requests or a part of them became faster."""
-    head = latency.head_shift
-    return latency.outcome == "faster" or (latency.outcome == "tail_worse" and head is not None and head.shifted)
-
-
-def _list(names: list[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _reasons(latency: LatencyComparison) -> list[str]:
-    title = TITLES[latency.sli]
-    if latency.outcome == "undecided":
-        return [f"{title}: not judged: {latency.undecided_because}"]
-    found = []
-    if latency.mean_ratio is not None:
-        means = f"{seconds(latency.mean_seconds.baseline)} -> {seconds(latency.mean_seconds.candidate)}"
-        found.append(f"{title}: mean {means}, {times(latency.mean_ratio)}")
-    if latency.like_load_ratio is not None:
-        found.append(f"{title}: {times(latency.like_load_ratio)} at like load, which decides")
-    if latency.requests_needed is not None and latency.requests.baseline and latency.requests.candidate:
-        found.append(f"{title}: {_more(latency)} would decide")
-    tail, head = latency.tail_shift, latency.head_shift
-    if tail is not None and tail.shifted:
-        found.append(
-            f"{title}: {percent(tail.share)} more of the requests than expected are slower than "
-            f"{seconds(tail.limit_seconds)} (chance explains at most {percent(tail.margin)})"
-        )
-        if head is not None and head.shifted:
-            found.append(
-                f"{title}: {percent(head.share)} more of the requests are faster than {seconds(head.limit_seconds)}"
-            )
-    return found
-
-
-def _more(latency: LatencyComparison) -> str:
-    """Return how much more would have to be recorded."""
-    now = min(latency.requests.baseline or 1.0, latency.requests.candidate or 1.0)
-    factor = (latency.requests_needed or 0.0) / now
-    if factor > _LONGEST:
-        return f"only more than {_LONGEST} times as many requests"
-    return f"about {factor:.1f} times as many requests ({latency.requests_needed:,.0f} of each side)"
+    value, low, high = (percentage_points(getattr(found.difference, each)) for each in ("value", "low", "high"))
+    reasons = [f"acceptance: {value} ({low} to {high}) against the baseline, {words}"]
+    return reasons + [f"possible cause, the likeliest first: {cause}" for cause in found.likely_causes]
 
 
 def times(estimate: Estimate | None, unit: str = "x") -> str:
@@ -232,73 +231,6 @@ def times(estimate: Estimate | None, unit: str = "x") -> str:
     return f"{value} ({low} to {high})"
 
 
-def _action(
-    code: DecisionCode,
-    baseline: Figures | None,
-    candidate: Figures | None,
-    drafting: Drafting | None,
-) -> str:
-    turned_on = baseline is None and candidate is not None
-    turned_off = baseline is not None and candidate is None
-    if code in ("no_difference", "inconclusive"):
-        return _without_difference(code, drafting if turned_on else None)
-    if code == "faster":
-        if turned_on:
-            return _keep(drafting)
-        if turned_off:
-            return "Leave speculation off for this traffic: it is faster without."
-        return "Keep the candidate's setting, and make its recording the new baseline."
-    if turned_off:
-        return "Leave speculation on: it is slower without."
-    if not turned_on:
-        return "Keep the baseline's setting, and look at what else differs (the flags name it)."
-    return _remedy(drafting)
-
-
-def _without_difference(code: DecisionCode, drafting: Drafting | None) -> str:
-    if drafting is not None and drafting.pays:
-        return "Keep speculation on: it pays at like load. Record longer to see it in the latencies too."
-    if drafting is not None and drafting.pays is False:
-        return f"Speculation gives no speed-up at this load. {_other_k(drafting.choice)}"
-    if code == "inconclusive":
-        return "Record longer: neither a difference nor the absence of one is shown. Change nothing until then."
-    return "Choose by other things: memory, risk, throughput. These latencies do not differ."
-
-
-def _keep(drafting: Drafting | None) -> str:
-    keep = "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
-    if drafting and drafting.choice and drafting.choice.try_more and drafting.choice.recommended:
-        keep += f" Record k = {drafting.choice.recommended + 1} too: the last position still pays for itself."
-    return keep
-
-
-def _remedy(drafting: Drafting | None) -> str:
-    """Say what to do about speculation that makes the service slower, which was measured."""
-    if drafting is None:
-        return (
-            "Switch speculation off at this load, or record another k. What a draft costs is not measured: that needs "
-            "step times by load in both recordings."
-        )
-    choice = drafting.choice
-    best = choice is not None and not choice.within_chance and choice.recommended == choice.expected[-1].k
-    if drafting.pays or best:
-        return (
-            f"At like load {'speculation pays' if drafting.pays else 'no other k is better'}. Look at what else makes "
-            "requests slower: waiting requests, prompt lengths, a higher load than the baseline's."
-        )
-    return _other_k(drafting.choice)
-
-
-def _other_k(choice: KChoice | None) -> str:
-    """Say which k to run or to record instead of one that does not pay."""
-    if choice is None:
-        return "Switch speculation off at this load, or record another k."
-    if choice.recommended is None:
-        candidates = " or ".join(map(str, choice.candidates))
-        more = f"record k = {choice.record_next} too" if choice.record_next is not None else "record longer"
-        return f"The best k is {candidates}, and these recordings do not tell which: {more}, and compare all."
-    if choice.recommended == 0:
-        return f"Switch speculation off at this load: no k up to {choice.expected[-1].k} pays. Then look at the draft."
-    if choice.within_chance:
-        return "Switch speculation off at this load, or record longer: another k may be better, but not beyond chance."
-    return f"Run k = {choice.recommended}, record it, and compare again."
+def _list(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

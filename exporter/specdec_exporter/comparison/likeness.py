@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Iterator
+from typing import Final, Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Sample
+from specdec_exporter.comparison.distribution import Sample, requests_needed
 from specdec_exporter.comparison.latency import SLIS, Sli
 from specdec_exporter.comparison.traffic import Difference
 from specdec_exporter.errors import ComparisonError
@@ -17,7 +17,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.quantization import quantization_of, without_precision
 from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
-from specdec_exporter.speculation.policy import LatencyPolicy
+from specdec_exporter.speculation.policy import Policy
 
 FlagCode = Literal[
     "hardware_differs",
@@ -38,12 +38,9 @@ FlagCode = Literal[
     "baseline_speculates",
     "candidate_does_not_speculate",
     "partly_verified",
+    "old_recording",
     "no_blocks",
     "few_blocks",
-    "blocks_correlated",
-    "cold_start",
-    "acceptance_varies",
-    "first_token_bound",
 ]
 
 TITLES: dict[Sli, str] = {
@@ -61,19 +58,13 @@ class Flag(msgspec.Struct, frozen=True):
     action: str
 
 
-def histogram_of(recording: Baseline, sli: Sli) -> Histogram | None:
-    """Return the histogram of an SLI."""
-    found: Histogram | None = getattr(recording, f"{sli}_seconds")
-    return found
+def sample_of(recording: Baseline, sli: Sli) -> Sample:
+    """Return an SLI of a recording with its blocks of time; without requests if it was not recorded."""
+    found = [getattr(each, f"{sli}_seconds") for each in (recording, *recording.blocks)]
+    return Sample(found[0], tuple(block for block in found[1:] if block)) if found[0] else _NOTHING
 
 
-def sample_of(recording: Baseline, sli: Sli) -> Sample | None:
-    """Return an SLI of a recording with its blocks of time; ``None`` if it was not recorded."""
-    whole = histogram_of(recording, sli)
-    if whole is None:
-        return None
-    blocks = (getattr(block, f"{sli}_seconds") for block in recording.blocks)
-    return Sample(whole, tuple(block for block in blocks if block is not None))
+_NOTHING: Final = Sample(Histogram((math.inf,), (0.0,), 0.0))
 
 
 def speculates(recording: Baseline) -> bool:
@@ -81,31 +72,37 @@ def speculates(recording: Baseline) -> bool:
     return bool(recording.counts.draft_tokens or recording.counts.drafts)
 
 
+def is_plain(recording: Baseline) -> bool:
+    """Whether the predictor ran without speculation."""
+    return not speculates(recording) and recording.method is None and recording.num_speculative_tokens is None
+
+
+def k_of(recording: Baseline) -> int | None:
+    """Return the number of speculative tokens; if not recorded, the number of positions."""
+    return recording.num_speculative_tokens or len(recording.counts.accepted_per_position) or None
+
+
+# --- What forbids a comparison ---------------------------------------------------------------------------------------
+
+
 def refuse_unlike(baseline: Baseline, candidate: Baseline) -> None:
     """Raise :class:`ComparisonError` if the models differ, or if the recordings share no SLI."""
-    refuse_other_model(baseline, candidate)
-    before, after = _recorded(baseline), _recorded(candidate)
+    key, one, other = "model", baseline.context.model, candidate.context.model
+    if one is None or other is None:
+        key, one, other = "model_name", baseline.model_name, candidate.model_name
+    if one is not None and other is not None and _differ(_last_part(one), _last_part(other)):
+        raise ComparisonError(
+            f"expected recordings of one model, found {key} {one!r} in {baseline.name} and {other!r} in "
+            f"{candidate.name}. If both names mean the same model, give both files the same `model`"
+        )
+    before, after = (
+        [TITLES[sli] for sli in SLIS if sample_of(side, sli).whole.count] for side in (baseline, candidate)
+    )
     if not set(before) & set(after):
         raise ComparisonError(
             f"expected a latency with requests in both recordings, found {', '.join(before) or 'none'} in the baseline "
             f"and {', '.join(after) or 'none'} in the candidate. Record both again under traffic"
         )
-
-
-def refuse_other_model(baseline: Baseline, candidate: Baseline) -> None:
-    """Raise :class:`ComparisonError` if the models differ."""
-    one, other = baseline.context.model, candidate.context.model
-    key = "model"
-    if one is None or other is None:
-        one, other = baseline.model_name, candidate.model_name
-        key = "model_name"
-    if one is None or other is None or not _differ(_last_part(one), _last_part(other)):
-        return
-    raise ComparisonError(
-        f"expected recordings of one model, found {key} {one!r} in {baseline.name} and "
-        f"{other!r} in {candidate.name}. If both names mean the same model, give both files the same "
-        "`model`"
-    )
 
 
 def _last_part(model: str) -> str:
@@ -114,197 +111,158 @@ def _last_part(model: str) -> str:
     return without_precision(name) or name
 
 
-def _recorded(recording: Baseline) -> list[str]:
-    """Return the titles of the SLIs with requests."""
-    return [TITLES[sli] for sli in SLIS if (found := histogram_of(recording, sli)) is not None and found.count > 0]
+def refuse_other_minutes(baseline: Baseline, candidate: Baseline, policy: Policy) -> None:
+    """Raise :class:`ComparisonError` unless both recordings began and ended together, to within one block of time."""
+    blocks = max(policy.chance.fewest_batches, len(baseline.blocks), len(candidate.blocks))
+    most = min(baseline.duration_seconds, candidate.duration_seconds) / blocks
+    ends = [side.recorded_timestamp for side in (baseline, candidate)]
+    starts = [end - side.duration_seconds for end, side in zip(ends, (baseline, candidate), strict=True)]
+    apart = max(abs(starts[1] - starts[0]), abs(ends[1] - ends[0]))
+    if apart > most:
+        raise ComparisonError(
+            f"expected --paired recordings of the same minutes, found {apart:,.0f} s between their starts or ends (at "
+            f"most {most:,.0f} s): start `baseline record` for both replicas at once, with the same --duration"
+        )
+
+
+# --- What the reader must know ---------------------------------------------------------------------------------------
 
 
 def flags(
-    baseline: Baseline, candidate: Baseline, traffic: Difference, policy: LatencyPolicy, *, like_load: bool
+    baseline: Baseline, candidate: Baseline, traffic: Difference, policy: Policy, *, like_load: bool
 ) -> tuple[Flag, ...]:
     """Return what a reader of this comparison must know, most serious first. ``like_load``: a like load was found."""
     sides = (("the baseline", baseline), ("the candidate", candidate))
     return (
-        *setting_flags(baseline, candidate),
-        *traffic_flags(traffic, like_load=like_load),
-        *(flag for name, side in sides for flag in request_flags(name, side, policy)),
-        *_buckets(baseline, candidate),
+        *_settings(baseline, candidate),
+        *_traffic(traffic, like_load=like_load),
+        *(flag for name, side in sides for flag in _requests(name, side, policy)),
+        *_latencies(baseline, candidate),
         *_speculation(baseline, candidate),
-        *(flag for name, side in sides for flag in block_flags(name, side, policy)),
-        *(flag for name, side in sides for flag in recording_flags(name, side)),
+        *(flag for name, side in sides for flag in _recording(name, side, policy)),
     )
 
 
-def setting_flags(baseline: Baseline, candidate: Baseline) -> list[Flag]:
-    """Return how hardware, release or requests differ."""
+def _settings(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
+    """Yield how hardware, release, models or requests differ."""
     before, after = baseline.context, candidate.context
     again = "Record both in the same setting. Otherwise the result shows the effect of both changes together."
-    facts: list[tuple[FlagCode, str, str | None, str | None]] = [
+    one, other = (quantization_of(each.command, each.model) for each in (before, after))
+    facts: list[tuple[FlagCode, str, object, object]] = [
         ("hardware_differs", "hardware", before.hardware, after.hardware),
         ("runtime_differs", "runtime", before.runtime, after.runtime),
         ("vllm_version_differs", "vLLM version", baseline.vllm_version, candidate.vllm_version),
-        *_models(baseline, candidate),
-        ("request_parameters_differ", "request parameters", before.request_parameters, after.request_parameters),
-    ]
-    found = [
-        Flag(code, f"{name}: {one or ''} in the baseline, {other or ''} in the candidate", again)
-        for code, name, one, other in facts
-        if _differ(one, other)
-    ]
-    if before.model is not None and after.model is not None and _differ(baseline.model_name, candidate.model_name):
-        names = f"{baseline.model_name or ''} and {candidate.model_name or ''}"
-        found.append(
-            Flag("served_name_differs", f"the same model is served as {names}", "Check that it is the same model.")
-        )
-    return found
-
-
-def _models(baseline: Baseline, candidate: Baseline) -> list[tuple[FlagCode, str, str | None, str | None]]:
-    """Return how target and draft are quantised, and which model drafts, where both sides have one."""
-    sides = [quantization_of(each.context.command, each.context.model) for each in (baseline, candidate)]
-    target = [found.target or "none named" for found in sides]
-    draft = [found.draft or "none named" for found in sides]
-    found: list[tuple[FlagCode, str, str | None, str | None]] = [
-        ("quantization_differs", "quantisation of the target model", target[0], target[1])
+        (
+            "quantization_differs",
+            "quantisation of the target model",
+            one.target or "none named",
+            other.target or "none named",
+        ),
     ]
     if speculates(baseline) and speculates(candidate):
-        models = [given_config(each.context.command).get("model") for each in (baseline, candidate)]
-        one, other = (each if isinstance(each, str) else None for each in models)
-        found += [
-            ("quantization_differs", "quantisation of the draft model", draft[0], draft[1]),
-            ("draft_model_differs", "draft model", one, other),
+        drafts = [given_config(each.command).get("model") for each in (before, after)]
+        facts += [
+            (
+                "quantization_differs",
+                "quantisation of the draft model",
+                one.draft or "none named",
+                other.draft or "none named",
+            ),
+            ("draft_model_differs", "draft model", drafts[0], drafts[1]),
         ]
-    return found
-
-
-def traffic_flags(traffic: Difference, *, like_load: bool) -> list[Flag]:
-    """Return how load, prompts and answers differ."""
-    per_token = "time per output token is compared at like load" if like_load else "no load was recorded in both"
-    waits = "time to first token, end-to-end latency and tails depend on it and decide nothing"
-    of_prompts = f"the speed-up compares different work{f'; {waits}' if traffic.prompts else ''}"
-    facts: tuple[tuple[FlagCode, str | None, str, str], ...] = (
-        (
-            "load_differs",
-            traffic.load,
-            f"time to first token and end-to-end latency depend on it and decide nothing; {per_token}",
-            "Send requests at the same rate, or from as many clients, to both.",
-        ),
-        (
-            "prompts_differ",
-            traffic.other_prompts or traffic.prompts,
-            of_prompts if traffic.other_prompts else waits,
-            "Send the same requests to both.",
-        ),
-        (
-            "answers_differ",
-            traffic.answers,
-            "end-to-end latency and tails depend on it and decide nothing",
-            "Send the same requests to both.",
-        ),
+    facts.append(
+        ("request_parameters_differ", "request parameters", before.request_parameters, after.request_parameters)
     )
-    return [Flag(code, f"{words}: {consequence}", action) for code, words, consequence, action in facts if words]
+    for code, name, then, now in facts:
+        if _differ(then, now):
+            yield Flag(code, f"{name}: {then} in the baseline, {now} in the candidate", again)
+    if before.model is not None and after.model is not None and _differ(baseline.model_name, candidate.model_name):
+        names = f"{baseline.model_name} and {candidate.model_name}"
+        yield Flag("served_name_differs", f"the same model is served as {names}", "Check that it is the same model.")
 
 
-def request_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
-    """Return which latencies have too few requests; ``name`` is what messages call the recording."""
-    counts = {sli: found.count for sli in SLIS if (found := histogram_of(side, sli)) is not None}
-    few = {sli: count for sli, count in counts.items() if count < policy.min_requests}
-    if not few:
-        return []
-    words = (
-        f"{name} has {min(few.values()):,.0f} requests of {', '.join(TITLES[sli] for sli in few)}: fewer than "
-        f"{policy.min_requests} decide nothing, because one slow request in a hundred shows up only by chance"
-    )
-    action = f"Record longer; a P99 needs {distribution.requests_needed(0.99)} requests."
-    return [Flag("too_few_requests", words, action)]
+def _traffic(traffic: Difference, *, like_load: bool) -> Iterator[Flag]:
+    """Yield how load, prompts and answers differ."""
+    if traffic.load:
+        per_token = "compared at like load" if like_load else "not compared: no load was recorded in both"
+        words = (
+            f"{traffic.load}: time to first token and end-to-end latency depend on it and decide nothing; time per "
+            f"output token is {per_token}"
+        )
+        yield Flag("load_differs", words, "Send requests at the same rate, or from as many clients, to both.")
+    nothing = "end-to-end latency and tails depend on it and decide nothing"
+    if words := traffic.other_prompts or traffic.prompts or "":
+        other = "the speed-up compares different work; " if traffic.other_prompts else ""
+        yield Flag(
+            "prompts_differ", f"{words}: {other}time to first token, {nothing}", "Send the same requests to both."
+        )
+    if traffic.answers:
+        yield Flag("answers_differ", f"{traffic.answers}: {nothing}", "Send the same requests to both.")
 
 
-def _buckets(baseline: Baseline, candidate: Baseline) -> list[Flag]:
-    found = []
+def _requests(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
+    """Yield which latencies have too few requests."""
+    least = policy.latency.min_requests
+    counts = {sli: sample_of(side, sli).whole.count for sli in SLIS}
+    if few := {sli: count for sli, count in counts.items() if 0.0 < count < least}:
+        slis = ", ".join(TITLES[sli] for sli in few)
+        words = f"{name} has {min(few.values()):,.0f} requests of {slis}: fewer than {least} decide nothing"
+        yield Flag("too_few_requests", words, f"Record longer; a P99 needs {requests_needed(0.99)} requests.")
+
+
+def _latencies(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
+    """Yield which latencies are missing or have other buckets."""
     for sli in SLIS:
-        before, after = histogram_of(baseline, sli), histogram_of(candidate, sli)
-        if before is None or after is None:
-            missing = [name for name, side in (("baseline", before), ("candidate", after)) if side is None]
-            words = f"{' and '.join(missing)} without {TITLES[sli]}"
+        before, after = (sample_of(side, sli).whole for side in (baseline, candidate))
+        if not before.count or not after.count:
+            missing = [name for name, side in (("baseline", before), ("candidate", after)) if not side.count]
             since = "vLLM has it since 0.11.0. " if sli == "time_per_output_token" else ""
-            found.append(Flag("sli_missing", words, f"{since}Record both with a release that has it."))
+            action = f"{since}Record both with a release that has it."
+            yield Flag("sli_missing", f"{' and '.join(missing)} without {TITLES[sli]}", action)
         elif before.bounds != after.bounds:
-            common = distribution.on_common_bounds(Sample(before), Sample(after))
-            words = (
-                f"only the {len(common[0].whole.bounds) - 1} common boundaries were compared"
-                if common
-                else "no boundary is common, so only the means were compared"
-            )
-            action = "Record both with the same --custom-histogram-buckets."
-            found.append(Flag("buckets_differ", f"{TITLES[sli]} has different buckets: {words}", action))
-    return found
+            common = len({*before.bounds} & {*after.bounds}) - 1
+            words = f"{TITLES[sli]} has different buckets: its tail is compared at the {common} common boundaries"
+            yield Flag("buckets_differ", words, "Record both with the same --custom-histogram-buckets.")
 
 
-def _speculation(baseline: Baseline, candidate: Baseline) -> list[Flag]:
-    found = []
+def _speculation(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
     if speculates(baseline):
         words = "the baseline speculates too, so the ratio compares two settings of speculation"
         action = "To see what speculation gives, record a baseline without --speculative-config."
-        found.append(Flag("baseline_speculates", words, action))
+        yield Flag("baseline_speculates", words, action)
     if not speculates(candidate):
         action = "If it should draft, check --speculative-config, and check the order of the two files."
-        found.append(Flag("candidate_does_not_speculate", "the candidate drafted nothing", action))
+        yield Flag("candidate_does_not_speculate", "the candidate drafted nothing", action)
     partly = [name for name, side in (("baseline", baseline), ("candidate", candidate)) if side.adaptive_verification]
     if partly:
         action = "Compare the times and the mean acceptance length; acceptance and its curve mean nothing here."
-        found.append(Flag("partly_verified", f"{' and '.join(partly)}: {PARTLY_VERIFIED}", action))
-    return found
+        yield Flag("partly_verified", f"{' and '.join(partly)}: {PARTLY_VERIFIED}", action)
 
 
-def recording_flags(name: str, side: Baseline) -> list[Flag]:
-    """Return what is missing in a recording; ``name`` is what messages call it."""
-    found = []
+def _recording(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
+    """Yield what is missing in a recording."""
+    if side.old:
+        words = (
+            f"{name} was recorded with version 0.1: it keeps step times by load, not by time, so its speed-up is rough"
+        )
+        yield Flag("old_recording", words, "Record it again with this version.")
+    number, chance = len(side.blocks), policy.chance
+    if number < chance.fewest_batches:
+        words = f"{name} has {number} blocks of time; with fewer than {chance.fewest_batches} nothing is decided"
+        yield Flag("no_blocks", words, "Record longer.")
+    elif number < chance.batches:
+        words = f"{name} has {number} blocks of time, so its intervals are wider than those of a longer recording"
+        yield Flag("few_blocks", words, "Record longer.")
     if side.interrupted:
         words = f"{name}'s recording was interrupted after {side.duration_seconds:,.0f} s"
-        found.append(Flag("interrupted", words, "Record it again to the end."))
+        yield Flag("interrupted", words, "Record it again to the end.")
     if side.context.missing:
         words = f"{name} does not say: {', '.join(side.context.missing).replace('_', ' ')}"
         action = "Add it to the file: nobody can report or repeat a number without it."
-        found.append(Flag("context_missing", words, action))
-    return found
+        yield Flag("context_missing", words, action)
 
 
-def block_flags(name: str, side: Baseline, policy: LatencyPolicy) -> list[Flag]:
-    """Return what is wrong with the blocks that tell chance; ``name`` is what messages call the recording."""
-    number = len(side.blocks)
-    if not number:
-        words = (
-            f"{name} has no blocks of time, so its requests are taken as independent. On a busy server they are not, "
-            "and its intervals are too narrow"
-        )
-        return [Flag("no_blocks", words, "Record it again.")]
-    if number < policy.min_blocks:
-        words = (
-            f"{name} has only {number} of the {policy.min_blocks} blocks of time that intervals need, so its requests "
-            "are taken as independent. On a busy server they are not, and its intervals are too narrow"
-        )
-        return [Flag("few_blocks", words, "Record longer.")]
-    if number < policy.enough_blocks:
-        words = f"{name} has {number} blocks of time, so its intervals are far wider than those of a longer recording"
-        return [Flag("few_blocks", words, "Record longer.")]
-    alike = [TITLES[sli] for sli in SLIS if (sample := sample_of(side, sli)) and _correlated(sample, policy)]
-    if not alike:
-        return []
-    words = (
-        f"{name}'s {' and '.join(alike)} wandered meanwhile: {number} blocks of time tell as little as a few, and "
-        "slower changes do not show"
-    )
-    return [Flag("blocks_correlated", words, "Record longer.")]
-
-
-def _correlated(sample: Sample, policy: LatencyPolicy) -> bool:
-    """Whether neighbours are so alike that few blocks' worth is left, and that this hides a difference."""
-    found = distribution.mean(sample, policy)
-    if found is None or found.freedom >= policy.min_blocks:
-        return False
-    return (found.estimate().high or math.inf) > policy.slowdown_min * found.value
-
-
-def _differ(one: str | None, other: str | None) -> bool:
+def _differ(one: object, other: object) -> bool:
     """Whether two known texts differ, apart from white space and case."""
-    return one is not None and other is not None and one.casefold().split() != other.casefold().split()
+    known = isinstance(one, str) and isinstance(other, str)
+    return known and str(one).casefold().split() != str(other).casefold().split()

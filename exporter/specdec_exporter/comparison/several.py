@@ -13,23 +13,24 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, advise
+from specdec_exporter.comparison.byload import Line, lines_by_load, seconds_per_token
+from specdec_exporter.comparison.choice import Choice, choose
 from specdec_exporter.comparison.compare import Comparison, compare
-from specdec_exporter.comparison.fastest import Fastest, Line, fastest_by_load, line_of, seconds_per_token
-from specdec_exporter.comparison.loads import is_plain
+from specdec_exporter.comparison.likeness import is_plain
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.policy import Policy
 
 
 class Several(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole result: each recording compared with the one without speculation, and the same by load.
+    """The whole result: each recording compared with the one without speculation, the same by load, and the advice.
 
-    ``comparisons`` and ``lines`` have one entry for each recording with speculation, in the given order.
+    ``comparisons`` and ``lines`` have one entry for each recording with speculation, in the given order. ``choices``
+    have one for each load, as the lines have.
     """
 
     comparisons: tuple[Comparison, ...]
     lines: tuple[Line, ...]
-    fastest: tuple[Fastest, ...]
+    choices: tuple[Choice, ...]
     advice: Advice
 
 
@@ -39,19 +40,20 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     Raises :class:`ComparisonError` unless exactly one is without speculation and another with it, if two have one name,
     and if the models differ.
     """
-    baseline = _plain_one(recordings)
-    candidates = [each for each in recordings if each is not baseline]
+    plain = _plain_one(recordings)
+    candidates = [each for each in recordings if each is not plain]
     repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
-    times = step_times(baseline.by_load, policy.cost)
-    lines = tuple(line_of(each, times, policy) for each in candidates)
-    fastest = fastest_by_load(lines, seconds_per_token(baseline))
+    lines = lines_by_load(plain, candidates, policy)
+    choices = choose(lines, seconds_per_token(plain), policy)
     return Several(
-        comparisons=tuple(compare(baseline, each, policy) for each in candidates),
+        comparisons=tuple(compare(plain, each, policy) for each in candidates),
         lines=lines,
-        fastest=fastest,
-        advice=advise(fastest, lines, {each.name: each for each in candidates}, policy),
+        choices=choices,
+        advice=advise(
+            choices, {each.recording: each for each in lines}, {each.name: each for each in recordings}, policy
+        ),
     )
 
 

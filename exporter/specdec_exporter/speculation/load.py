@@ -28,9 +28,8 @@ LOAD_COUNTS = (
     "accepted_tokens",
     "preemptions",
 )
-
-
-_ABSURD = 1e15  # whatever is counted: squares and sums of more may overflow
+# Amounts of an interval, in whatever unit.
+_LEAST, _MOST = 1e-6, 1e15
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -75,12 +74,11 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def ran(self) -> bool:
-        """Whether any step ran; counts that no server reaches are nonsense."""
-        counts = self.counts
-        others = (counts.generation_tokens, counts.prompt_tokens, counts.draft_tokens)
-        return all(
-            1.0 / _ABSURD < amount < _ABSURD for amount in (self.seconds, self.steps, self.step_seconds)
-        ) and all((amount or 0.0) < _ABSURD for amount in others)
+        """Whether any step ran, with amounts that a server can have: sums and squares of absurd ones overflow."""
+        counted = (getattr(self.counts, name) or 0.0 for name in LOAD_COUNTS)
+        return min(self.seconds, self.steps, self.step_seconds) >= _LEAST and all(
+            0.0 <= amount <= _MOST for amount in (self.seconds, *counted)
+        )
 
     @property
     def tells_the_cost(self) -> bool:

@@ -33,16 +33,13 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests count only beyond this many times their share at baseline. ``tail_shift_min``: smallest tail shift, a share
     of all requests. ``tail_shift_critical``: one of this size wakes somebody. ``slower_ratio``: more than this many
     times the baseline's mean latency is slower. ``slowdown_min``, ``speedup_min``: smallest ratios of means that count
-    in a comparison; two equal runs differ by less. ``traffic_z_score``: two-sided normal quantile beyond which loads
-    and lengths differ; so high because blocks of time show only a part of how alike the requests of a conversation are.
-    ``traffic_tolerance``: largest relative difference in the number of requests in flight at the same load, and in
-    rates and mean lengths where blocks of time do not tell chance.
-    ``length_shift_min``: smallest share of the prompts or answers, beyond chance, by which two distributions of their
-    lengths differ. ``prompt_length_ratio``: prompts more than this many times as long, or as short, as those of a
-    recording are other work, and its speed-up need not hold. ``min_blocks``: with fewer blocks of time, requests are
-    taken as independent. ``enough_blocks``: with fewer, an interval is far wider than it need be. ``harmful_ratio``:
-    this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a speed-up at like load
-    below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error of its mean.
+    in a comparison; two equal runs differ by less. ``traffic_tolerance``: largest relative difference in the number of
+    requests in flight at the same load, and in rates and mean lengths where chance is not known.
+    ``prompt_length_ratio``: prompts more than this many times as long, or as short, as those of a recording are other
+    work, and its speed-up need not hold. ``enough_blocks``: with fewer, an interval is far wider than it need be.
+    ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
+    speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
+    of its mean.
     """
 
     min_requests: int
@@ -55,10 +52,7 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slowdown_min: float
     speedup_min: float
     traffic_tolerance: float
-    traffic_z_score: float
-    length_shift_min: float
     prompt_length_ratio: float
-    min_blocks: int
     enough_blocks: int
     harmful_ratio: float
     speedup_harmful: float
@@ -86,15 +80,9 @@ class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What two recordings must show beside their latencies.
 
     ``acceptance_drop_min``: the smallest fall of acceptance that counts, a difference of two rates.
-    ``acceptance_range_max``: blocks of time whose acceptance lies farther apart hold different kinds of requests.
-    ``cold_start_ratio``: a first block this many times as slow as the rest was a warm-up. ``first_token_share_max``:
-    where the first token takes more of a request's time, speculation does little.
     """
 
     acceptance_drop_min: float
-    acceptance_range_max: float
-    cold_start_ratio: float
-    first_token_share_max: float
 
 
 class ChancePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,8 +115,6 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     min_steps: int
-    min_intervals: int
-    like_load_factor: float
     interval_seconds: float
     most_intervals: int
     enough_intervals: int

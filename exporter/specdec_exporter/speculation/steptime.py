@@ -92,23 +92,34 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     """
     told = [load for load in _undisturbed(loads, policy) if load.tokens >= 1.0 or not per_token]
     points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
-    line = _fitted(points)
-    cut = batches(points, policy.chance)
+    line, cut = _fitted(points), batches(points, policy.chance)
     if line is None or not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
         return None
     seconds = [point.steps * point.seconds for point in points]
     if stalled(seconds, [point.steps * point.on(line) for point in points], policy.chance):
         return None
-    copies = [_fitted([point for other in cut if other is not batch for point in other]) for batch in cut]
-    misfit = math.fsum(point.steps * math.log(point.seconds / point.on(line)) ** 2 for point in points)
-    concurrencies, prompt_rates = [load.concurrency for load in told], [load.prompt_rate for load in told]
     return StepTimes(
         line,
-        tuple(copy for copy in copies if copy is not None),
-        math.sqrt(misfit / math.fsum(point.steps for point in points)),
-        (min(concurrencies), max(concurrencies)),
-        (min(prompt_rates), max(prompt_rates)),
+        _copies(cut),
+        _misfit(points, line),
+        _ends([load.concurrency for load in told]),
+        _ends([load.prompt_rate for load in told]),
     )
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _copies(cut: Sequence[Sequence[_Point]]) -> tuple[Line, ...]:
+    """Return the line without each batch."""
+    found = (_fitted([point for other in cut if other is not batch for point in other]) for batch in cut)
+    return tuple(copy for copy in found if copy is not None)
+
+
+def _misfit(points: Sequence[_Point], line: Line) -> float:
+    scatter = [(point.steps, math.log(point.seconds / due)) for point in points if (due := point.on(line)) > 0.0]
+    return math.sqrt(math.fsum(w * x * x for w, x in scatter) / math.fsum(w for w, _ in scatter))
 
 
 def _undisturbed(loads: Sequence[Load], policy: Policy) -> list[Load]:
@@ -135,34 +146,41 @@ class _Point(NamedTuple):
         return math.fsum(one * other for one, other in zip(line, self.regressors, strict=True))
 
 
-# A step takes some time without prompts, too.
+# Reading prompts is never all of a step: without the other two, a step without prompts would take no time.
 _SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size) if chosen != (2,))
+_EXPLAINS_MORE: Final = 1.0 + 1e-9  # at one load with prompts of one length, all lines explain the same: the first one
 
 
 def _fitted(points: Sequence[_Point]) -> Line | None:
     """Return the line of least squares with no negative part: relative errors, weighted by steps.
 
     Three parameters have few subsets, each in closed form; the best one whose parts are all positive is the answer.
-    Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
-    rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
-    normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
-    right = [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
+    normal, right = _equations(points)
     best, explained = None, 0.0
     for chosen in _SUBSETS:
         part = _solved([[normal[i][j] for j in chosen] for i in chosen], [right[i] for i in chosen])
         if part is None or min(part) < 0.0:
             continue
         gain = math.fsum(right[i] * value for i, value in zip(chosen, part, strict=True))
-        if gain > explained:
+        if gain > explained * _EXPLAINS_MORE:
             found = dict(zip(chosen, part, strict=True))
             best, explained = Line(*(found.get(i, 0.0) for i in range(3))), gain
-    if best is None:
-        return None
-    on_line = math.fsum(point.steps * point.on(best) for point in points)
+    return _at_the_mean(best, points) if best else None
+
+
+def _equations(points: Sequence[_Point]) -> tuple[list[list[float]], list[float]]:
+    """Return the normal equations, matrix and right side."""
+    rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
+    normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
+    return normal, [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
+
+
+def _at_the_mean(line: Line, points: Sequence[_Point]) -> Line | None:
+    """Bring a line back to the sum of all seconds: squares of relative errors pull it below the mean."""
+    on_line = math.fsum(point.steps * point.on(line) for point in points)
     level = math.fsum(point.steps * point.seconds for point in points) / on_line
-    # The part of prompts is per second of a step, whatever the level.
-    return Line(best.alpha * level, best.beta * level, best.gamma * level) if math.isfinite(level) else None
+    return Line(line.alpha * level, line.beta * level, line.gamma * level) if math.isfinite(level) else None
 
 
 def _solved(matrix: list[list[float]], right: list[float]) -> list[float] | None:
@@ -280,7 +298,8 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
             return None
         if unknown:
             return Estimate(now.value, None, None)
-        return (now * plain.doubt(policy)).of_two_runs(policy.chance)
+        # What the minutes had in common moved both sides off the line alike.
+        return (now if paired else now * plain.doubt(policy)).of_two_runs(policy.chance)
 
     slowdown, speedup, closed = ratio(_Sums.slowdown), ratio(_Sums.speedup), ratio(_Sums.closed_loop)
     if slowdown is None or speedup is None or closed is None:

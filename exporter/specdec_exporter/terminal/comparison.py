@@ -9,16 +9,16 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.compare import Comparison, Side
+from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import DecisionCode, times
-from specdec_exporter.comparison.distribution import Quantile, Shift
+from specdec_exporter.comparison.distribution import Quantile
 from specdec_exporter.comparison.latency import LatencyComparison
 from specdec_exporter.comparison.likeness import TITLES
-from specdec_exporter.formatting import count, decimal, percent, percentage_points, seconds
+from specdec_exporter.formatting import count, decimal, percent, percentage_points, plain, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, print_framed, write
+from specdec_exporter.terminal.console import heading, indented, write
 from specdec_exporter.terminal.figures import print_finding
 from specdec_exporter.terminal.sections import (
     FLAGS_TITLE,
@@ -42,16 +42,17 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "Quantiles are interpolated. [ ] shows the bucket boundaries around them, ( ) shows 95 % intervals. "
-    "They ignore that two runs of one setting differ by a few percent."
+    "The true value lies in ( ) in 95 of 100 comparisons; without ( ), chance is not known. Of latencies a ratio below "
+    "1 is faster, of speed-ups one above 1."
 )
+_QUANTILES: Final = "Quantiles are interpolated; the bucket boundaries around them are in [ ]."
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
-def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> None:
-    """Write ``comparison`` to ``stream``."""
+def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
+    """Write ``comparison`` to ``stream``; ``verbose`` adds quantiles, settings and the curve to the text."""
     if output == "text":
-        write(stream, lambda console: print_comparison(console, comparison))
+        write(stream, lambda console: print_comparison(console, comparison, verbose=verbose))
     else:
         write_utf8(stream, as_markdown(comparison) if output == "markdown" else as_json(comparison))
 
@@ -59,16 +60,31 @@ def write_comparison(stream: TextIO, comparison: Comparison, output: Output) -> 
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
 
 
-def _sections(comparison: Comparison) -> Iterator[Section]:
+def _main(comparison: Comparison) -> Iterator[Section]:
+    """Yield what was decided on: means, speed-ups, traffic, acceptance."""
+    columns = ("", "baseline", "candidate", "candidate / baseline", "")
+    yield Section("Mean latencies", [_latency(each) for each in comparison.latencies if _recorded(each)], columns)
+    if speedups := list(_speedups(comparison.speedup)):
+        yield Section("Speed-up", speedups, ("", ""))
     yield Section("Recordings", _recordings(comparison))
+
+
+def _details(comparison: Comparison) -> Iterator[Section]:
+    """Yield quantiles, acceptance by position, and settings."""
     for latency in comparison.latencies:
-        if latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None:
-            columns = ("", "baseline", "candidate", "candidate / baseline")
-            yield Section(TITLES[latency.sli].capitalize(), _latency(latency), columns)
-    if comparison.baseline.figures or comparison.candidate.figures:
-        yield Section("Speculation", _speculation(comparison))
+        if _recorded(latency):
+            rows: list[tuple[str, ...]] = [
+                (f"P{each.quantile * 100:g}", quantile(each.baseline), quantile(each.candidate))
+                for each in latency.quantiles
+            ]
+            yield Section(TITLES[latency.sli].capitalize(), rows)
     if curve := _curve(comparison):
         yield Section("Acceptance by position (accepted there / drafts)", curve)
+    yield Section("Settings", _settings(comparison))
+
+
+def _recorded(latency: LatencyComparison) -> bool:
+    return latency.mean_seconds.baseline is not None or latency.mean_seconds.candidate is not None
 
 
 def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]]) -> list[tuple[str, ...]]:
@@ -78,10 +94,10 @@ def _of_sides(comparison: Comparison, *lines: tuple[str, Callable[[Side], str]])
 
 
 def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
-    return _of_sides(
+    rows = _of_sides(
         comparison,
         ("name", lambda side: side.name),
-        ("recorded", lambda side: side.recorded_at),
+        ("speculation", describe_speculation),
         ("duration", lambda side: f"{side.duration_seconds:,.0f} s{', interrupted' if side.interrupted else ''}"),
         ("requests", lambda side: count(side.requests)),
         ("requests/s", lambda side: decimal(side.requests_per_second)),
@@ -90,7 +106,20 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
         ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
         ("preemptions", lambda side: count(side.preemptions)),
-        ("speculation", describe_speculation),
+        ("acceptance rate", lambda side: _interval(side.acceptance_ratio, percent)),
+        ("mean acceptance length", lambda side: _interval(side.mean_acceptance_length, decimal)),
+        ("mean draft length", _draft_length),
+        ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
+    )
+    if (change := comparison.acceptance_change) is not None and change.difference is not None:
+        rows.append(("change of the acceptance rate", "", _interval(change.difference, percentage_points)))
+    return rows
+
+
+def _settings(comparison: Comparison) -> list[tuple[str, ...]]:
+    return _of_sides(
+        comparison,
+        ("recorded", lambda side: side.recorded_at),
         ("vLLM", lambda side: side.vllm_version or "-"),
         ("served model", lambda side: side.model_name or "-"),
         *((key.replace("_", " "), partial(_context, key)) for key in _CONTEXT),
@@ -114,32 +143,14 @@ def describe_speculation(side: Side) -> str:
     return f"{side.method or 'method unknown'}{k}"
 
 
-def _latency(latency: LatencyComparison) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [
-        ("requests", count(latency.requests.baseline), count(latency.requests.candidate), ""),
-        (
-            "mean",
-            seconds(latency.mean_seconds.baseline),
-            seconds(latency.mean_seconds.candidate),
-            times(latency.mean_ratio),
-        ),
-    ]
-    if latency.like_load_ratio is not None:
-        rows.append(("mean at like load", "", "", times(latency.like_load_ratio)))
-    rows += [
-        (f"P{row.quantile * 100:g}", quantile(row.baseline), quantile(row.candidate), times(row.ratio))
-        for row in latency.quantiles
-    ]
-    if latency.tail_shift is not None:
-        rows.append(_shift("tail shift", ">", latency.tail_shift))
-    if latency.head_shift is not None and latency.head_shift.shifted:
-        rows.append(_shift("head shift", "<", latency.head_shift))
-    return rows
-
-
-def _shift(name: str, sign: str, shift: Shift) -> tuple[str, ...]:
-    limit = f" {sign} {seconds(shift.limit_seconds)}" if shift.limit_seconds is not None else ""
-    return name, "", f"{percent(shift.share)}{limit}", f"chance: < {percent(shift.margin)}"
+def _latency(latency: LatencyComparison) -> tuple[str, ...]:
+    return (
+        TITLES[latency.sli],
+        seconds(latency.mean_seconds.baseline),
+        seconds(latency.mean_seconds.candidate),
+        times(latency.mean_ratio),
+        latency.outcome.replace("_", " "),
+    )
 
 
 def quantile(found: Quantile | None) -> str:
@@ -157,33 +168,18 @@ def quantile(found: Quantile | None) -> str:
     return f"{seconds(found.seconds)} [{low}, {high}]"
 
 
-def _speculation(comparison: Comparison) -> list[tuple[str, ...]]:
-    rows = _of_sides(
-        comparison,
-        ("drafts", lambda side: count(side.figures.drafts) if side.figures else "-"),
-        ("acceptance rate", lambda side: _interval(side.acceptance_ratio, percent)),
-        ("mean acceptance length", lambda side: _interval(side.mean_acceptance_length, decimal)),
-        ("mean draft length", _draft_length),
-        ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
-    )
-    if (change := comparison.acceptance_change) is not None and change.difference is not None:
-        rows.append(("change of the acceptance rate", "", _interval(change.difference, percentage_points)))
-    speedup = comparison.speedup
-    if speedup.realised is not None and speedup.realised_from is not None:
-        what = "realised speed-up" if speedup.ceiling is not None else "baseline / candidate"
-        rows.append((f"{what}, {TITLES[speedup.realised_from]}", "", times(speedup.realised)))
+def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
     if speedup.at_like_load is not None and speedup.concurrency is not None:
-        running = f"{speedup.concurrency:.1f} running"
-        rows.append((f"speed-up at like concurrency, {running}", "", times(speedup.at_like_load)))
-    if speedup.draft_cost_ratio is not None:
-        rows.append(("break-even acceptance, measured", "", _interval(speedup.break_even_acceptance_ratio, percent)))
+        yield "decoding, at the same load", times(speedup.at_like_load)
+        yield "load, requests in decode", f"{speedup.concurrency:.1f}"
+    if speedup.closed_loop is not None:
+        yield "decoding, fixed number of clients", times(speedup.closed_loop)
+    if speedup.realised is not None and speedup.realised_from is not None:
+        yield f"{TITLES[speedup.realised_from]}, as recorded", times(speedup.realised)
+    if speedup.break_even_acceptance_ratio is not None:
+        yield "acceptance that breaks even", _interval(speedup.break_even_acceptance_ratio, percent)
     if speedup.break_even_acceptance_length is not None:
-        rows.append(("break-even length, measured", "", _interval(speedup.break_even_acceptance_length, decimal)))
-    if speedup.ceiling is not None and speedup.ceiling_from is not None:
-        rows.append((f"ceiling, {speedup.ceiling_from.replace('_', ' ')}", "", f"{speedup.ceiling:.2f}x"))
-    if speedup.efficiency is not None:
-        rows.append(("efficiency, realised / ceiling", "", times(speedup.efficiency, unit="")))
-    return rows
+        yield "acceptance length that breaks even", _interval(speedup.break_even_acceptance_length, decimal)
 
 
 def _draft_length(side: Side) -> str:
@@ -196,6 +192,8 @@ def _draft_length(side: Side) -> str:
 def _interval(estimate: Estimate | None, shown: Callable[[float | None], str]) -> str:
     if estimate is None:
         return "-"
+    if estimate.low is None and estimate.high is None:
+        return shown(estimate.value)
     return f"{shown(estimate.value)} ({shown(estimate.low)} to {shown(estimate.high)})"
 
 
@@ -210,18 +208,26 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
 # --- Terminal --------------------------------------------------------------------------------------------------------
 
 
-def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the recordings, the latencies, speculation, the flags and the decision."""
-    for section in _sections(comparison):
+def print_comparison(console: Console, comparison: Comparison, *, verbose: bool = False) -> None:
+    """Print what was found, what to do and how sure that is; then the tables, the reasons and the flags."""
+    decision = comparison.decision
+    console.print(Text(plain(f"{decision.headline}."), style=f"bold {_STYLE[decision.code]}"))
+    console.print(Text(plain(decision.action)))
+    console.print(Text(plain(decision.confidence)))
+    for section in _main(comparison):
         print_section(console, section)
     indented(console, Text(_LEGEND, style="dim"))
+    if verbose:
+        for section in _details(comparison):
+            print_section(console, section)
+        indented(console, Text(_QUANTILES, style="dim"))
+    heading(console, "Reasons")
+    for reason in decision.reasons:
+        indented(console, Text(plain(f"- {reason}")))
     if comparison.flags:
         heading(console, FLAGS_TITLE)
     for flag in comparison.flags:
         print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
-    decision = comparison.decision
-    title = f"Decision: {decision.code.replace('_', ' ')}"
-    print_framed(console, title, decision.headline, decision.reasons, decision.action, style=_STYLE[decision.code])
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -235,13 +241,15 @@ def as_markdown(comparison: Comparison) -> str:
         "",
         f"**{escaped(decision.headline)}.**",
         "",
-        *(f"- {escaped(reason)}" for reason in decision.reasons),
+        escaped(decision.action),
         "",
-        f"Next: {escaped(decision.action)}",
+        escaped(decision.confidence),
+        "",
+        *(f"- {escaped(reason)}" for reason in decision.reasons),
     ]
-    for section in _sections(comparison):
+    for section in (*_main(comparison), *_details(comparison)):
         lines += markdown_section(section)
-    lines += ["", escaped(_LEGEND), "", "## Commands"]
+    lines += ["", escaped(f"{_LEGEND} {_QUANTILES}"), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
         lines += ["", f"{name}:", "", *fenced(side.context.command)]
     if comparison.flags:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_exporter.comparison.advice import called
-from specdec_exporter.comparison.fastest import Line
+from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.errors import ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
@@ -49,7 +49,7 @@ def draw(path: str, several: Several) -> None:
     check_plot(path)
     lines = [line for line in several.lines if any(each.speedup for each in line.by_load)]
     if not lines:
-        raise ComparisonError(f"{path}: no speed-up at a load that was recorded without speculation too: nothing drawn")
+        raise ComparisonError(f"{path}: no speed-up is known at any load: nothing drawn")
     import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -9,17 +9,17 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.advice import Advice, AdviceCode
+from specdec_exporter.comparison.advice import Advice, AdviceCode, shown
+from specdec_exporter.comparison.byload import AtLoad, Line
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.fastest import AtLoad, Fastest, Line
 from specdec_exporter.comparison.latency import Sli
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
-from specdec_exporter.terminal.console import heading, indented, print_framed, write
+from specdec_exporter.terminal.console import heading, indented, write
 from specdec_exporter.terminal.figures import print_finding
 from specdec_exporter.terminal.sections import (
     FLAGS_TITLE,
@@ -41,20 +41,22 @@ _STYLE: dict[AdviceCode, str] = {
     "unknown": "blue",
 }
 _RECORDING_COLUMNS: Final = ("recording", "speculation", "requests", "TTFT", "TPOT", "accepted", "decision")
-_LOAD_COLUMNS: Final = ("running", "recording", "tokens", "step", "off", "cost", "speed-up")
-_FASTEST_COLUMNS: Final = ("running", "fastest", "speed-up", "within chance of it")
+_STEP_COLUMNS: Final = ("load", "recording", "tokens", "step", "plain step", "cost", "speed-up")
 _LEGEND: Final = (
-    "decision: against the recording without speculation. running: requests in decode at a time, per engine. "
-    "tokens: per step. step: mean time of a step of one request; off: without speculation, at like load. cost: of one "
-    "more draft token / a step without drafts, which is the acceptance that breaks even. "
-    "speed-up: tokens x off / step, with its 95 % interval."
+    "load: requests in decode at a time, per engine. *: the fastest. Speed-up of decoding against the recording "
+    "without speculation, with its 95 % interval. -: not known."
+)
+_DETAILS_LEGEND: Final = (
+    "decision: against the recording without speculation. tokens: per step. step: mean time of a step of one request; "
+    "plain step: without speculation, at this load. cost: of one more draft token / a plain step, which is the "
+    "acceptance that breaks even."
 )
 
 
-def write_several(stream: TextIO, several: Several, output: Output) -> None:
-    """Write ``several`` to ``stream``."""
+def write_several(stream: TextIO, several: Several, output: Output, *, verbose: bool = False) -> None:
+    """Write ``several`` to ``stream``; ``verbose`` adds details to the text, Markdown and JSON have all."""
     if output == "text":
-        write(stream, lambda console: print_several(console, several))
+        write(stream, lambda console: print_several(console, several, verbose=verbose))
     else:
         write_utf8(stream, as_markdown(several) if output == "markdown" else as_json(several))
 
@@ -62,14 +64,22 @@ def write_several(stream: TextIO, several: Several, output: Output) -> None:
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
 
 
-def _sections(several: Several) -> Iterator[Section]:
+def _speedups(several: Several) -> Section:
+    rows = []
+    for choice in several.choices:
+        fastest = choice.fastest if choice.best and choice.best.value > 1.0 else None
+        cells = (
+            times(line.speedup_at(choice.concurrency)) + (" *" if line.recording == fastest else "")
+            for line in several.lines
+        )
+        rows.append((shown(choice.concurrency), *cells))
+    return Section("Speed-up by load", rows, ("load", *(line.recording for line in several.lines)))
+
+
+def _details(several: Several) -> Iterator[Section]:
     yield Section("Recordings", list(_recordings(several)), _RECORDING_COLUMNS)
-    loads = [(at, line) for line in several.lines for at in line.by_load]
-    loads.sort(key=lambda each: each[0].concurrency_bound)
-    if loads:
-        yield Section("Speed-up by load", [_load(at, line) for at, line in loads], _LOAD_COLUMNS)
-    if several.fastest:
-        yield Section("Fastest by load", list(map(_fastest, several.fastest)), _FASTEST_COLUMNS)
+    steps = sorted(((at, line) for line in several.lines for at in line.by_load), key=lambda each: each[0].concurrency)
+    yield Section("Steps by load", [_step(at, line) for at, line in steps], _STEP_COLUMNS)
 
 
 def _recordings(several: Several) -> Iterator[tuple[str, ...]]:
@@ -95,10 +105,10 @@ def _mean(side: Side, comparison: Comparison, sli: Sli) -> str:
     return seconds(pair.baseline if side is comparison.baseline else pair.candidate)
 
 
-def _load(at: AtLoad, line: Line) -> tuple[str, ...]:
+def _step(at: AtLoad, line: Line) -> tuple[str, ...]:
     cost = at.draft_cost_ratio
     return (
-        f"{at.concurrency:.1f}",
+        shown(at.concurrency),
         line.recording,
         decimal(at.tokens_per_step),
         seconds(at.step_seconds),
@@ -106,14 +116,6 @@ def _load(at: AtLoad, line: Line) -> tuple[str, ...]:
         "-" if cost is None else f"{cost.value:.3f}",
         times(at.speedup),
     )
-
-
-def _fastest(found: Fastest) -> tuple[str, ...]:
-    running = f"{found.concurrency:.1f}"
-    if found.unjudged:
-        return running, "not known", "-", f"may be faster: {', '.join(found.unjudged)}"
-    name = found.recording or "no speculation"
-    return running, name, times(found.speedup), ", ".join(found.within_chance) or "-"
 
 
 def _flags(several: Several) -> Iterator[tuple[Flag, str]]:
@@ -138,22 +140,29 @@ def _config_flag(advice: Advice) -> str:
 # --- Terminal --------------------------------------------------------------------------------------------------------
 
 
-def print_several(console: Console, several: Several) -> None:
-    """Print the recordings, the speed-ups by load, the fastest, the flags and the advice."""
-    for section in _sections(several):
-        print_section(console, section)
-    indented(console, Text(_LEGEND, style="dim"))
+def print_several(console: Console, several: Several, *, verbose: bool = False) -> None:
+    """Print what to run, the speed-ups by load and the flags; ``verbose`` adds reasons, recordings and steps."""
+    advice = several.advice
+    console.print(Text(plain(advice.headline), style=f"bold {_STYLE[advice.code]}"))
+    console.print(Text(plain(advice.outlook)))
+    console.print(Text(plain(advice.action)))
+    if advice.speculative_config is not None:
+        # Not wrapped, so that it can be copied.
+        console.print(Text(plain(_config_flag(advice))), soft_wrap=True)
+    for reason in advice.reasons if verbose else ():
+        console.print(Text(f"- {plain(reason)}"))
+    if several.choices:
+        print_section(console, _speedups(several))
+        indented(console, Text(_LEGEND, style="dim"))
+    if verbose:
+        for section in _details(several):
+            print_section(console, section)
+        indented(console, Text(_DETAILS_LEGEND, style="dim"))
     flags = list(_flags(several))
     if flags:
         heading(console, FLAGS_TITLE)
     for flag, more in flags:
         print_finding(console, Finding("WARN", flag.code, f"{flag.message}{more}", flag.action))
-    advice = several.advice
-    title = f"Advice: {advice.code.replace('_', ' ')}"
-    print_framed(console, title, advice.headline, advice.reasons, advice.action, style=_STYLE[advice.code])
-    if advice.speculative_config is not None:
-        # Not wrapped, so that it can be copied.
-        console.print(Text(plain(_config_flag(advice))), soft_wrap=True)
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -162,14 +171,15 @@ def print_several(console: Console, several: Several) -> None:
 def as_markdown(several: Several) -> str:
     """Return a report with figures, commands and advice, so that a reader can repeat it."""
     advice = several.advice
-    lines = ["# Recordings side by side", "", f"**{escaped(advice.headline)}.**", ""]
-    lines += [f"- {escaped(reason)}" for reason in advice.reasons]
-    lines += ["", f"Next: {escaped(advice.action)}"]
+    lines = ["# Recordings side by side", "", f"**{escaped(advice.headline)}** {escaped(advice.outlook)}", ""]
+    lines += [escaped(advice.action)]
     if advice.speculative_config is not None:
         lines += ["", *fenced(_config_flag(advice))]
-    for section in _sections(several):
+    if advice.reasons:
+        lines += ["", *(f"- {escaped(reason)}" for reason in advice.reasons)]
+    for section in (_speedups(several), *_details(several)):
         lines += markdown_section(section)
-    lines += ["", escaped(_LEGEND), "", "## Settings"]
+    lines += ["", escaped(f"{_LEGEND} {_DETAILS_LEGEND}"), "", "## Settings"]
     for side in (several.comparisons[0].baseline, *(each.candidate for each in several.comparisons)):
         facts = (side.context.hardware, side.context.model, side.context.runtime, side.context.request_parameters)
         words = "; ".join(escaped(fact) for fact in facts if fact)

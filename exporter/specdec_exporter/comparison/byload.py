@@ -1,0 +1,181 @@
+"""How much faster each of several recordings decodes than the one without speculation, by load. Pure.
+
+Each recording, with speculation or without, has its own line of step times. So its speed-up is known at every load near
+its own ones, whatever loads the others ran at. At one request rate they differ: a faster server has fewer requests in
+flight. ``concurrency`` is the number of requests in decode at a time, per engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.likeness import k_of
+from specdec_exporter.speculation.acceptance import Counts, ratio
+from specdec_exporter.speculation.chance import Estimate, Spread
+from specdec_exporter.speculation.load import Load
+from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.steptime import StepTimes, step_times
+
+
+class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recording does at one load.
+
+    ``recorded_seconds``: for how long it ran at about this load, the seconds of all request-steps. ``speedup`` is
+    seconds per token without speculation / its own, at this load and at one rate of prompts for all recordings.
+    ``tokens_per_step`` is of its intervals at about this load, or of all. ``step_seconds`` follows from it;
+    ``plain_step_seconds`` is a step without speculation. ``draft_cost_ratio`` is what one more draft token costs over
+    such a step. They are ``null`` where the speed-up or its interval is not known.
+    """
+
+    concurrency: float
+    recorded_seconds: float
+    speedup: Estimate | None = None
+    tokens_per_step: float | None = None
+    step_seconds: float | None = None
+    plain_step_seconds: float | None = None
+    draft_cost_ratio: Estimate | None = None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One recording by load, ascending; all recordings have the same loads. ``concurrency`` is its mean."""
+
+    recording: str
+    method: str | None
+    num_speculative_tokens: int | None
+    mean_time_per_output_token_seconds: float | None
+    concurrency: float | None
+    by_load: tuple[AtLoad, ...]
+
+    def speedup_at(self, concurrency: float) -> Estimate | None:
+        """Return its speed-up at one of the loads."""
+        return next((each.speedup for each in self.by_load if each.concurrency == concurrency), None)
+
+
+_NOTHING: Final = Load(0.0, Counts())
+_LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
+_MOST_POWER: Final = 11  # 2048 requests in decode
+# Intervals within the first of these factors of a load tell its step times if they differ by the span; else those
+# farther away tell how the step time grows.
+_NEAR: Final = (3.0, 9.0, 27.0)
+_SPAN: Final = 2.0
+
+
+def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> tuple[Line, ...]:
+    """Compare each candidate with the recording without speculation, at about each power of two that was recorded.
+
+    The load is the mean of all intervals around that power: what clients of a fixed number give is met, not missed.
+    How many prompt tokens come with each generated one is a property of the traffic. At one load, a faster server
+    generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
+    far from its own.
+    """
+    every = [_Recorded.of(each) for each in (plain, *candidates)]
+    prompts = math.fsum(each.whole.counts.prompt_tokens or 0.0 for each in every)
+    per_token = ratio(prompts, math.fsum(each.whole.tokens for each in every)) or 0.0
+    by_load = [_row(power, load, per_token * load, every, policy) for power, load in _grid(every, policy)]
+    return tuple(
+        Line(
+            recording=each.recording.name,
+            method=each.recording.method,
+            num_speculative_tokens=k_of(each.recording),
+            mean_time_per_output_token_seconds=seconds_per_token(each.recording),
+            concurrency=each.whole.concurrency or None,
+            by_load=tuple(row[i] for row in by_load),
+        )
+        for i, each in enumerate(every[1:])
+    )
+
+
+def seconds_per_token(recording: Baseline) -> float | None:
+    """Return the mean time per output token of the whole recording; ``None`` if it was not recorded."""
+    found = recording.time_per_output_token_seconds
+    return ratio(found.sum, found.count) if found else None
+
+
+class _Recorded(NamedTuple):
+    """A recording with the sums of its intervals: of all, and of those around each power of two."""
+
+    recording: Baseline
+    whole: Load
+    octaves: Mapping[int, Load]
+
+    @classmethod
+    def of(cls, recording: Baseline) -> _Recorded:
+        found: dict[int, Load] = {}
+        for load in recording.intervals:
+            if load.ran:
+                power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+                found[power] = found.get(power, _NOTHING) + load
+        return cls(recording, sum(found.values(), _NOTHING), found)
+
+
+def _grid(every: Sequence[_Recorded], policy: Policy) -> Iterator[tuple[int, float]]:
+    """Yield powers of two with their loads, from the least to the most that has at least ``min_steps``."""
+    powers = {power for each in every for power in each.octaves}
+    loads = {power: sum((each.octaves.get(power, _NOTHING) for each in every), _NOTHING) for power in powers}
+    recorded = {power: load.concurrency for power, load in loads.items() if load.steps >= policy.cost.min_steps}
+    for power in range(min(recorded), max(recorded) + 1) if recorded else ():
+        yield power, recorded.get(power, 2.0**power)
+
+
+def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], policy: Policy) -> list[AtLoad]:
+    """Return what each candidate does at a load, ``prompts`` tokens are read in the time of a token."""
+    times = [_times_near(load, each.recording.intervals, policy) for each in every]
+    rate = _prompt_rate(load, prompts, [each for each in times if each is not None])
+    plain, *others = (each.at(load, rate, policy) if each else None for each in times)
+    row = []
+    for own, each in zip(others, every[1:], strict=True):
+        here = each.octaves.get(power, _NOTHING)
+        at = AtLoad(concurrency=load, recorded_seconds=here.step_seconds)
+        if plain is not None and own is not None:
+            at = _judged(at, plain, own, here if here.steps else each.whole, policy)
+        partly = each.recording.adaptive_verification
+        row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if partly else at)
+    return row
+
+
+def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> StepTimes | None:
+    """Fit the step times of a recording to the intervals nearest to a load; to all of them if these are too few.
+
+    Step times are flat while memory decides, and grow with the load where arithmetic does: one line over a ramp of
+    loads is off by a third in the bend, and lines over a few octaves by a few percent.
+    """
+    for factor in _NEAR:
+        near = [load for load in loads if load.ran and 1.0 / factor <= load.concurrency / concurrency <= factor]
+        found = [load.concurrency for load in near]
+        if found and max(found) >= _SPAN * min(found) and (times := step_times(near, policy, per_token=True)):
+            return times
+    return step_times(loads, policy, per_token=True)
+
+
+def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:
+    """Return the mean rate of prompts of the recordings near a load."""
+    lines = [each.line for each in times if each.covers(load)]
+    rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in lines]
+    return math.fsum(rates) / len(rates) if rates else 0.0
+
+
+def _judged(at: AtLoad, plain: Spread, own: Spread, steps: Load, policy: Policy) -> AtLoad:
+    """Return a load with its figures if the speed-up has an interval; ``steps`` tell the tokens per step."""
+    found = (plain / own).of_two_runs(policy.chance)
+    if found.low is None or found.high is None:
+        return at
+    tokens, drafted = steps.tokens / steps.steps, (steps.counts.draft_tokens or 0.0) / steps.steps
+    return msgspec.structs.replace(
+        at,
+        speedup=found,
+        tokens_per_step=tokens,
+        step_seconds=own.value * tokens,
+        plain_step_seconds=plain.value,
+        draft_cost_ratio=_cost(found, tokens, drafted) if drafted > 0.0 else None,
+    )
+
+
+def _cost(speedup: Estimate, tokens: float, drafted: float) -> Estimate:
+    """Return the cost of a draft token: a step takes tokens / speed-up times one without drafts. Never below 0."""
+    found = speedup.inverse().scaled(tokens / drafted, -1.0 / drafted)
+    return Estimate(max(found.value, 0.0), max(found.low or 0.0, 0.0), max(found.high or 0.0, 0.0))
