@@ -115,8 +115,6 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     min_steps: int
-    min_intervals: int
-    like_load_factor: float
     interval_seconds: float
     most_intervals: int
     enough_intervals: int

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate, Spread, batches, jackknife, of_batches, stalled
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
@@ -89,25 +90,31 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     ``per_token``: seconds of decoding per token instead, of a recording whose steps may give several. Intervals with
     preemptions are left out where enough others remain: a gap of a preempted request counts as one long step.
     """
-    told = _undisturbed(loads, policy)
+    told = [load for load in _undisturbed(loads, policy) if load.tokens >= 1.0 or not per_token]
     points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
-    points = [point for point in points if point.seconds > 0.0]
-    line = _fitted(points)
-    cut = batches(points, policy.chance)
+    line, cut = _fitted(points), batches(points, policy.chance)
     if line is None or not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
         return None
     seconds = [point.steps * point.seconds for point in points]
     if stalled(seconds, [point.steps * point.on(line) for point in points], policy.chance):
         return None
-    copies = [_fitted([point for other in cut if other is not batch for point in other]) for batch in cut]
-    concurrencies, prompt_rates = [load.concurrency for load in told], [load.prompt_rate for load in told]
     return StepTimes(
         line,
-        tuple(copy for copy in copies if copy is not None),
+        _copies(cut),
         _misfit(points, line),
-        (min(concurrencies), max(concurrencies)),
-        (min(prompt_rates), max(prompt_rates)),
+        _ends([load.concurrency for load in told]),
+        _ends([load.prompt_rate for load in told]),
     )
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _copies(cut: Sequence[Sequence[_Point]]) -> tuple[Line, ...]:
+    """Return the line without each batch."""
+    found = (_fitted([point for other in cut if other is not batch for point in other]) for batch in cut)
+    return tuple(copy for copy in found if copy is not None)
 
 
 def _misfit(points: Sequence[_Point], line: Line) -> float:
@@ -131,7 +138,7 @@ class _Point(NamedTuple):
 
     @classmethod
     def of(cls, load: Load, steps: float) -> _Point:
-        seconds = load.step_seconds / steps if steps > 0.0 else 0.0
+        seconds = load.step_seconds / steps
         return cls(steps, seconds, (1.0, load.concurrency, load.prompt_rate * seconds))
 
     def on(self, line: Line) -> float:
@@ -148,11 +155,8 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
     """Return the line of least squares with no negative part: relative errors, weighted by steps.
 
     Three parameters have few subsets, each in closed form; the best one whose parts are all positive is the answer.
-    Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
-    rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
-    normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
-    right = [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
+    normal, right = _equations(points)
     best, explained = None, 0.0
     for chosen in _SUBSETS:
         part = _solved([[normal[i][j] for j in chosen] for i in chosen], [right[i] for i in chosen])
@@ -162,12 +166,21 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
         if gain > explained * _EXPLAINS_MORE:
             found = dict(zip(chosen, part, strict=True))
             best, explained = Line(*(found.get(i, 0.0) for i in range(3))), gain
-    if best is None:
-        return None
-    on_line = math.fsum(point.steps * point.on(best) for point in points)
+    return _at_the_mean(best, points) if best else None
+
+
+def _equations(points: Sequence[_Point]) -> tuple[list[list[float]], list[float]]:
+    """Return the normal equations, matrix and right side."""
+    rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
+    normal = [[math.fsum(w * x[i] * x[j] for w, x in rows) for j in range(3)] for i in range(3)]
+    return normal, [math.fsum(w * x[i] for w, x in rows) for i in range(3)]
+
+
+def _at_the_mean(line: Line, points: Sequence[_Point]) -> Line | None:
+    """Bring a line back to the sum of all seconds: squares of relative errors pull it below the mean."""
+    on_line = math.fsum(point.steps * point.on(line) for point in points)
     level = math.fsum(point.steps * point.seconds for point in points) / on_line
-    # The part of prompts is per second of a step, whatever the level.
-    return Line(best.alpha * level, best.beta * level, best.gamma * level) if math.isfinite(level) else None
+    return Line(line.alpha * level, line.beta * level, line.gamma * level) if math.isfinite(level) else None
 
 
 def _solved(matrix: list[list[float]], right: list[float]) -> list[float] | None:
@@ -228,6 +241,40 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return Estimate(value or 0.0, low, high)
 
 
+class Unknown(NamedTuple):
+    """Why a speed-up is not known, and what to do to know it."""
+
+    why: str
+    remedy: str
+
+
+_LONGER: Final = "measure for longer"
+
+
+def why_unknown(loads: Sequence[Load], plain: StepTimes, found: Measured | None, policy: Policy) -> Unknown | None:
+    """Return why the speed-up that :func:`measure` ``found`` has no interval; ``None`` if it has one."""
+    if found is not None and found.speedup.low is not None:
+        return None
+    told = _undisturbed(loads, policy)
+    near = [load for load in told if plain.covers(load.concurrency)]
+    total, sums, needed = sum(told, Load(0.0, Counts())), _Sums.of(near, plain.line), policy.cost.min_steps
+    if total.steps < needed:
+        return Unknown(f"only {total.steps:,.0f} decoding steps so far, {needed} are needed", "wait for more traffic")
+    if sums is None or sums.steps < needed:
+        low, high = plain.loads
+        here = f"{total.concurrency:.1f} requests are in decode at a time, the baseline has {low:.1f} to {high:.1f}"
+        return Unknown(here, "record the baseline without speculation at this load too")
+    if not plain.covers_prompts(sums.prompt_rate):
+        low, high = plain.prompt_rates
+        here = f"{sums.prompt_rate:,.0f} prompt tokens come per second, the baseline has {low:,.0f} to {high:,.0f}"
+        return Unknown(here, "record the baseline without speculation with prompts like these too")
+    if len(told) < policy.chance.fewest_batches:
+        return Unknown(f"only {len(told)} intervals so far, {policy.chance.fewest_batches} are needed", _LONGER)
+    if _stalled(near, plain, policy):
+        return Unknown("one stall took most of the time of all steps", _LONGER)
+    return Unknown(f"chance may move it by more than a factor of {policy.chance.widest_interval:g} in all", _LONGER)
+
+
 def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: bool = False) -> Measured | None:
     """Compare the intervals of a span, in the order of time, with a recording without drafts.
 
@@ -239,8 +286,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     total = _Sums.of(near, plain.line)
     if total is None or total.steps < policy.cost.min_steps or not plain.covers_prompts(total.prompt_rate):
         return None
-    due = [load.steps * plain.line.at(load.concurrency, load.prompt_rate) for load in near]
-    unknown = stalled([load.step_seconds for load in near], due, policy.chance)
+    unknown = _stalled(near, plain, policy)
 
     def ratio(figure: Callable[[_Sums], float]) -> Estimate | None:
         def of(some: Sequence[Load], line: Line) -> float | None:
@@ -270,6 +316,11 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
         speedup=speedup,
         closed_loop=closed,
     )
+
+
+def _stalled(loads: Sequence[Load], plain: StepTimes, policy: Policy) -> bool:
+    due = [load.steps * plain.line.at(load.concurrency, load.prompt_rate) for load in loads]
+    return stalled([load.step_seconds for load in loads], due, policy.chance)
 
 
 _Of = Callable[[Sequence[Load], Line], float | None]
