@@ -18,7 +18,8 @@ from builders import known, numbers
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.steptime import Measured, StepTimes, measure, step_times, why_unknown
+from specdec_exporter.speculation.speedup import Measured, measure, why_unknown
+from specdec_exporter.speculation.steptime import StepTimes, step_times
 
 POLICY = load_policy()
 FEWEST = POLICY.chance.fewest_batches

@@ -9,7 +9,7 @@ from specdec_exporter.serving.families.family import MODEL, Group, counter, gaug
 from specdec_exporter.serving.loads import LoadTotals
 from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.steptime import Measured
+from specdec_exporter.speculation.speedup import Measured
 
 POLICY: Group[BreakEven] = Group(  # the assumed one
     MODEL,
