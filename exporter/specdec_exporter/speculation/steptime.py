@@ -130,9 +130,14 @@ def _off(point: _Point, line: Line) -> float:
 
 
 def _bend(off: Sequence[tuple[float, float]], place: float, policy: Policy) -> float:
-    number = max(len(off) // policy.cost.bend_parts, policy.chance.fewest_batches)
-    start = min(max(bisect_left(off, (place,)) - number // 2, 0), max(len(off) - number, 0))
-    near = [each for _, each in off[start : start + number]]
+    number = min(max(len(off) // policy.cost.bend_parts, policy.chance.fewest_batches), len(off))
+    low = high = bisect_left(off, (place,))
+    while high - low < number:
+        if high == len(off) or (low > 0 and place - off[low - 1][0] < off[high][0] - place):
+            low -= 1
+        else:
+            high += 1
+    near = [each for _, each in off[low:high]]
     mean = fmean(near)
     explained = policy.cost.bend_z_score**2 * variance(near) / len(near)
     return math.exp(mean - explained / mean) if mean * mean > explained else 1.0
