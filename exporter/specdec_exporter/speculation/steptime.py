@@ -129,9 +129,12 @@ def _off(point: _Point, line: Line) -> float:
     return math.log(point.seconds / due) if due > 0.0 else 0.0
 
 
+_ALIKE: Final = 0.1  # logarithm: loads that need not be told apart
+
+
 def _bend(off: Sequence[tuple[float, float]], place: float, policy: Policy) -> float:
     number = min(max(len(off) // policy.cost.bend_parts, policy.chance.fewest_batches), len(off))
-    low = high = bisect_left(off, (place,))
+    low, high = (bisect_left(off, (place + side * _ALIKE,)) for side in (-1.0, 1.0))
     while high - low < number:
         if high == len(off) or (low > 0 and place - off[low - 1][0] < off[high][0] - place):
             low -= 1
