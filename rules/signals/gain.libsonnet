@@ -18,7 +18,7 @@ function(config, source, signals, name)
   local by_steps =
     if config.source == 'exporter' then promql.by('group', level, source.family('speedup_known')) else null;
   local orBySteps(expression) = if by_steps == null then expression else promql.group(expression + '\nor\n' + by_steps);
-  local unlessBySteps = if by_steps == null then '' else '\nunless %s\n%s' % [on, by_steps];
+  local unlessBySteps = if by_steps == null then '' else '\nunless ' + on + '\n' + by_steps;
 
   // `certain`: which speed-ups are decided by their bounds. Without a like load, min_requests are enough, too, as they are for
   // the exporter's verdict: no alert contradicts it.
