@@ -24,9 +24,9 @@ CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_
 class Counters:
     """Totals since the server started. Without speculation ``k`` is 0."""
 
-    def __init__(self, k: int = 0, tokens_per_step: float = 1.0) -> None:
+    def __init__(self, k: int = 0, acceptance: float = 0.0) -> None:
         self.k = k
-        self.curve = _curve(tokens_per_step, k) if k else []
+        self.curve = [acceptance**n / sum(acceptance**m for m in range(k)) for n in range(k)]
         self.time_to_first_token = _Values(bounds("ttft"))
         self.time_per_output_token = _Values(bounds("tpot"))
         self.request_latency = _Values(bounds("e2e"))
@@ -37,10 +37,10 @@ class Counters:
         self.step_seconds = 0.0
         self.decoded_tokens = 0.0
 
-    def stepped(self, running: int, seconds: float, tokens: float) -> None:
-        """So many requests decoded one step, and got so many tokens together."""
-        self.steps += running
-        self.step_seconds += running * seconds
+    def stepped(self, steps: int, seconds: float, tokens: float) -> None:
+        """Requests decoded so many steps, each counted for itself, in so many seconds, and got so many tokens."""
+        self.steps += steps
+        self.step_seconds += seconds
         self.decoded_tokens += tokens
 
     def first_token(self, waited: float, prompt: int) -> None:
@@ -99,15 +99,6 @@ class _Values:
 
     def histogram(self) -> Histogram:
         return Histogram((*self.limits, math.inf), tuple(map(float, itertools.accumulate(self.counts))), self.sum)
-
-
-def _curve(tokens_per_step: float, k: int) -> list[float]:
-    """The share of accepted tokens by position, if each is accepted with the same chance once the one before was."""
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        chance = (low + high) / 2
-        low, high = (chance, high) if sum(chance**n for n in range(k + 1)) < tokens_per_step else (low, chance)
-    return [low**n / (tokens_per_step - 1.0) for n in range(1, k + 1)]
 
 
 def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> Baseline:

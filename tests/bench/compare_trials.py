@@ -1,26 +1,35 @@
-"""Pairs of recordings whose truth is known, and what ``compare`` says about them."""
+"""Recordings whose truth is known, and what ``compare`` says about them."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import multiprocessing
 import os
 import random
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bench.compare_counters import recorded
-from bench.compare_server import Server
+from bench.compare_machine import Server, Trace
+from bench.compare_services import Service
+from bench.compare_truth import Interval, Truth, intervals, mean_token_seconds, speedup, truth_of
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import compare
+from specdec_exporter.comparison.several import compare_several
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
+MINUTES = 10
+Work = tuple[Callable[..., Any], tuple[Any, ...]]
 DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
-_OFF = re.compile(r"switch speculation off|run without|no speed-up", re.IGNORECASE)
+_OFF = re.compile(r"(switch|leave) speculation off|run (without|no) speculation", re.IGNORECASE)
+_NEAR = 2.0  # times the recorded loads; farther off nothing is said
+_TRUTH_SECONDS = {"open": 7200.0, "closed": 7200.0, "bursty": 14400.0}
+_LOOP_SECONDS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,79 +40,110 @@ class Case:
     baseline: Server
     candidate: Server
     trials: int
-    minutes: int = 10
 
     @property
     def identical(self) -> bool:
         """Whether every difference that is found is chance."""
         return self.baseline == self.candidate
 
-    def recordings(self, seed: int, trial: int) -> tuple[Baseline, Baseline]:
-        """Make the baseline and the candidate of one trial."""
-
-        def record(name: str, side: Server) -> Baseline:
-            rng = random.Random(f"{seed} {self.what} {trial} {name}")
-            return recorded(name, side.polls(rng, 60.0 * self.minutes), k=side.k)
-
-        return record("baseline 0", self.baseline), record("candidate", self.candidate)
-
 
 class Trial(msgspec.Struct, frozen=True):
-    """What ``compare`` said: its decision, its flags, and the ratios of means by SLI."""
+    """What ``compare`` said; ``now`` is the true speed-up of these minutes, at the loads near the baseline's."""
 
     code: str
     flags: frozenset[str]
-    ratios: tuple[Estimate | None, ...]
     says_off: bool
+    speedup: Estimate | None
+    closed_loop: Estimate | None
+    now: float
+
+    @property
+    def known(self) -> Estimate | None:
+        """The speed-up, if its interval is known."""
+        return self.speedup if self.speedup and self.speedup.low is not None else None
+
+    @property
+    def word(self) -> str:
+        """The verdict, by the interval of the speed-up alone."""
+        limits, found = load_policy().latency, self.known
+        if found is None or found.low is None or found.high is None:
+            return "watch"
+        if found.low > 1.0 and found.value >= limits.speedup_min:
+            return "healthy"
+        return "harmful" if found.high < 1.0 and found.value < limits.speedup_harmful else "watch"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a case."""
+class Judged(NamedTuple):
+    """A service, its long run, and the pairs of recordings of it."""
 
-    case: Case
+    service: Service
+    truth: Truth
     trials: Sequence[Trial]
 
-    def decided(self, *codes: str, unless: Collection[str] = ()) -> int:
-        """Trials with one of these decisions, and with none of the flags ``unless``."""
-        return sum(trial.code in codes and trial.flags.isdisjoint(unless) for trial in self.trials)
 
-    def flagged(self, *flags: str) -> int:
-        """Trials with one of these flags."""
-        return sum(not trial.flags.isdisjoint(flags) for trial in self.trials)
+class Advised(NamedTuple):
+    """What several recordings of one loop led to; ``loss`` against the best k in the long run, ``None``: no advice."""
 
-    def says_off(self) -> int:
-        """Trials that advise to switch speculation off."""
-        return sum(trial.says_off for trial in self.trials)
+    what: str
+    code: str
+    loss: float | None
 
-    def coverage(self, sli: int) -> float | None:
-        """Share of the intervals of a ratio of means that hold 1; ``None`` without intervals."""
-        found = [trial.ratios[sli] for trial in self.trials]
-        held = [
-            each.low <= 1.0 <= each.high for each in found if each and each.low is not None and each.high is not None
-        ]
-        return sum(held) / len(held) if held else None
+
+def decided(trials: Sequence[Trial], *codes: str, unless: Collection[str] = ()) -> int:
+    """Count the trials with one of these decisions, and with none of the flags ``unless``."""
+    return sum(trial.code in codes and trial.flags.isdisjoint(unless) for trial in trials)
 
 
 def run_trial(case: Case, seed: int, trial: int) -> Trial:
     """Record both sides and compare them."""
-    found = compare(*case.recordings(seed, trial), load_policy())
+    trace = Trace([], [])
+    name = f"{seed} {case.what} {trial}"
+    before, its_intervals = _record("baseline", case.baseline, name)
+    after, found_intervals = _record("candidate", case.candidate, name, trace)
+    found = compare(before, after, load_policy())
+    loads = [each.load for each in its_intervals if each.steps]
     said = " ".join((found.decision.headline, *found.decision.reasons, found.decision.action))
     return Trial(
         found.decision.code,
         frozenset(flag.code for flag in found.flags),
-        tuple(latency.mean_ratio for latency in found.latencies),
         bool(_OFF.search(said)),
+        found.speedup.at_like_load,
+        found.speedup.closed_loop,
+        speedup(case.candidate, trace, found_intervals, (min(loads) / _NEAR, max(loads) * _NEAR)),
     )
 
 
-def run_cases(cases: Sequence[Case], *, seed: int, processes: int | None = None) -> list[Outcome]:
-    """Run all trials of all cases. The same seed gives the same outcomes, in any number of processes."""
-    work = [(case, seed, trial) for case in cases for trial in range(case.trials)]
+def _record(side: str, server: Server, name: str, trace: Trace | None = None) -> tuple[Baseline, list[Interval]]:
+    polls = list(server.polls(random.Random(f"{name} {side}"), 60.0 * MINUTES, trace))
+    return recorded(side, polls, k=server.k), intervals(polls)
+
+
+def run_service(service: Service, seed: int, trials: int) -> Judged:
+    """Learn the truth of a service, and record pairs of it."""
+    seconds = _TRUTH_SECONDS[service.arrivals]
+    case = Case(what=service.what, baseline=service.plain, candidate=service.server, trials=trials)
+    found = [run_trial(case, seed, trial) for trial in range(trials)]
+    return Judged(service, truth_of(service.server, f"{seed} {service.what} truth", seconds), found)
+
+
+def run_advice(service: Service, seed: int, ks: Sequence[int]) -> Advised:
+    """Record one loop without drafts and with several k, and follow the advice."""
+    name = f"{seed} {service.what} advice"
+    servers = [dataclasses.replace(service.server, k=k) for k in (0, *ks)]
+    took = {server.k: mean_token_seconds(server, f"{name} truth", _LOOP_SECONDS) for server in servers}
+    advice = compare_several([_record(f"k = {each.k}", each, name)[0] for each in servers], load_policy()).advice
+    k = advice.num_speculative_tokens
+    return Advised(service.what, advice.code, None if k is None else took[k] / min(took.values()) - 1.0)
+
+
+def run_all(work: Sequence[Work], processes: int | None = None) -> list[Any]:
+    """Call functions. The same arguments give the same results, in any number of processes."""
     processes = processes or os.cpu_count() or 1
     if processes == 1:
-        trials = itertools.starmap(run_trial, work)
-        return [Outcome(case, list(itertools.islice(trials, case.trials))) for case in cases]
+        return list(starmap(_called, work))
     with multiprocessing.Pool(processes) as pool:
-        found = iter(pool.starmap(run_trial, work, chunksize=5))
-    return [Outcome(case, list(itertools.islice(found, case.trials))) for case in cases]
+        return pool.starmap(_called, work, chunksize=1)
+
+
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return function(*arguments)

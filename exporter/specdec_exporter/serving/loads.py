@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load, bin_of
-from specdec_exporter.speculation.policy import CostPolicy
+from specdec_exporter.speculation.policy import CostPolicy, Policy
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.windows import Sample
 
@@ -61,12 +61,12 @@ class LoadTotals:
     compared_seconds: float = 0.0
     plain_seconds: float = 0.0
 
-    def add(self, load: Load, plain: StepTimes | None) -> None:
+    def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
         """Add what one engine did in an interval."""
         self.load += load
         if plain is not None and plain.covers(load.concurrency) and plain.covers_prompts(load.prompt_rate):
             self.compared_seconds += load.step_seconds
-            self.plain_seconds += load.tokens * plain.line.at(load.concurrency, load.prompt_rate)
+            self.plain_seconds += load.tokens * plain.seconds(load.concurrency, load.prompt_rate, policy)
 
     @property
     def speedup(self) -> float | None:
@@ -80,10 +80,10 @@ class LoadCounters:
     def __init__(self) -> None:
         self._bins: dict[int, LoadTotals] = {}
 
-    def add(self, load: Load, plain: StepTimes | None) -> None:
+    def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
         """Add an interval of one engine, unless it tells nothing about the cost of steps."""
         if load.tells_the_cost:
-            self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain)
+            self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain, policy)
 
     def bins(self) -> list[tuple[int, LoadTotals]]:
         """Return the bins that had load, by the bound of their concurrency."""

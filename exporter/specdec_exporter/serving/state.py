@@ -32,7 +32,8 @@ from specdec_exporter.speculation.figures import timed_counts_of
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.logtotals import engine_label
-from specdec_exporter.speculation.steptime import StepTimes, measure, why_unknown
+from specdec_exporter.speculation.speedup import measure, why_unknown
+from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
 from specdec_exporter.speculation.windows import SampleRing
 
@@ -122,7 +123,7 @@ class PredictorState(PredictorView):
             if model not in self.loads and len(self.loads) >= bounds.ENGINES:
                 shown = set(self.model_names)
                 self.loads = {name: loads for name, loads in self.loads.items() if name in shown}
-            self.loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
+            self.loads.setdefault(model, LoadCounters()).add(load, self._step_times(model), self.policy)
 
     def _step_times(self, model_name: str) -> StepTimes | None:
         """Return the step times of the baseline, if it was recorded without speculation and is of this model."""

@@ -27,7 +27,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
-from specdec_exporter.speculation.steptime import Measured, Unknown
+from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.windows import SampleRing, Window
 
 

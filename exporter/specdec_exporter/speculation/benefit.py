@@ -13,7 +13,7 @@ from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, ResolvedPolicy
-from specdec_exporter.speculation.steptime import Measured, Unknown
+from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.tail import TailGrowth, largest_growth
 
 Basis = Literal["measured", "assumed"]

@@ -12,7 +12,8 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, parse_release, releases_in_words
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.steptime import Measured, StepTimes, Unknown
+from specdec_exporter.speculation.speedup import Measured, Unknown
+from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
 # Further reasons for a log without spec-decode lines.
