@@ -220,7 +220,7 @@ function(config, common)
     }),
     common.withExporter(panel('timeseries', {
       title: 'Acceptance of short windows: P10, P50, P90',
-      about: 'A wide band means that acceptance differs between requests: one k does not suit all of them. Where P50 by draft '
+      about: 'A spread of windows, not of requests: the more requests share a window, the narrower it is. Where P50 by draft '
              + 'is lower than P50, busy times accept less than quiet ones.',
       targets: [
         series('acceptance_quantile', 'P' + std.round(100 * std.parseJson(quantile)), { quantile: quantile })

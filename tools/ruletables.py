@@ -33,8 +33,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "watch": (
         (
-            "the speed-up at like load does not tell yet; nothing is measured, and acceptance is below the watch "
-            "level; or tokens are generated and nothing is drafted"
+            "the speed-up at like load does not tell yet, or is not known at this load; nothing is measured, and "
+            "acceptance is below the watch level; or tokens are generated and nothing is drafted"
         ),
         "measure",
     ),

@@ -14,6 +14,11 @@ function(config, source, signals, name)
   local like_load = 'speedup_source="like_load"';
   local not_like_load = 'speedup_source!="like_load"';
   local decoding = 'sli="tpot"';
+  // A baseline has step times: then these alone tell the speed-up, or nothing does.
+  local by_steps =
+    if config.source == 'exporter' then promql.by('group', level, source.family('speedup_known')) else null;
+  local orBySteps(expression) = if by_steps == null then expression else promql.group(expression + '\nor\n' + by_steps);
+  local unlessBySteps = if by_steps == null then '' else '\nunless ' + on + '\n' + by_steps;
 
   // `certain`: which speed-ups are decided by their bounds. Without a like load, min_requests are enough, too, as they are for
   // the exporter's verdict: no alert contradicts it.
@@ -72,7 +77,7 @@ function(config, source, signals, name)
         },
       // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length only.
       local drafted = source.family('baseline_acceptance_ratio') + '\nor ' + source.family('baseline_mean_acceptance_length'),
-      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, drafted) },
+      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, drafted) } + unlessBySteps,
       // At any load: more load makes no service faster.
       local faster_than_file(sli) = '(%(file)s) / %(mean)s >= %(limit)s\n' % {
         file: promql.withLabel(signals.pinned_mean.by_sli[sli], 'sli', sli),
@@ -133,8 +138,8 @@ function(config, source, signals, name)
       expr: harms([]),
     },
     speedup_at_like_load: {
-      help: 'The measured speed-up, where the exporter measures it at like load.',
-      expr: gain([like_load]),
+      help: 'Where the exporter measures the speed-up at like load, or cannot tell it yet.',
+      expr: orBySteps(gain([like_load])),
     },
 
     // The verdict asks the same of time per output token alone.
@@ -142,7 +147,7 @@ function(config, source, signals, name)
       harms: harms([decoding]),
       pays: pays([like_load], [decoding]),
       pays_not: pays_not([decoding]),
-      measured: gain([decoding]),
+      measured: orBySteps(gain([decoding])),
       without_like_load: gain([not_like_load, decoding]),
     },
   }

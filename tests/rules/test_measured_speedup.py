@@ -223,6 +223,20 @@ def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
     )
 
 
+def test_where_step_times_do_not_tell_the_speed_up_nothing_else_does(pack: Pack) -> None:
+    """For instance at a load that the baseline does not have: it may be faster or slower for that alone."""
+    labels = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+    unknown = Series("specdec_speedup_known", labels | {"pod": "chat-0", "instance": "10.0.0.1:10409"}, [0.0] * MINUTES)
+    values: dict[str, float | None] = {VERDICT: WATCH, SPEEDUP: None}
+    pack.run(
+        Case(name="good acceptance", series=[*drafting(FAIR), unknown], values={50: values}),
+        Case(name="faster than its file", series=[*against_file(FAIR, 1.6), unknown], values={50: values}),
+        Case(name="slower than its file", series=[*against_file(FAIR, 0.6), unknown], values={50: values}),
+        Case(name="rejected", series=[*against_file(NOTHING, 1.6), unknown], values={50: {VERDICT: BROKEN}}),
+        every=SLOW_MINUTES,
+    )
+
+
 def test_two_replicas_measure_one_speed_up(pack: Pack) -> None:
     both = [
         *service(Phase(minutes=MINUTES, curve=LOW)),

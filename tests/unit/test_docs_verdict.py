@@ -24,7 +24,13 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"position 0 below {POLICY.head_acceptance_ratio_min:g}" in acceptance
     assert f"position 1 below {POLICY.tail_acceptance_ratio_min:g}" in acceptance
     like_load = " ".join(section(PAGE, "The speed-up at like load: a measurement").split())
-    assert f"Fewer than {POLICY.cost.min_steps} request-steps or {POLICY.cost.min_intervals} intervals" in like_load
+    cost, chance = POLICY.cost, POLICY.chance
+    assert f"fewer than {cost.min_steps} request-steps or {chance.fewest_batches} intervals" in like_load
+    assert f"the last {cost.window_seconds / 60:g} minutes, in intervals of {cost.interval_seconds:g} s" in like_load
+    assert f"cut into {chance.batches} batches of time" in like_load
+    assert f"standard error is at least {100 * chance.runs_differ:g} %" in like_load
+    assert f"left out where {cost.enough_intervals} others remain" in like_load
+    assert f"wider than a factor of {chance.widest_interval:g}" in like_load
     measured = " ".join(section(PAGE, "The speed-up of requests: a measurement at any load").split())
     assert f"{latency.harmful_ratio:g} times as slow" in measured
     assert f"z = {latency.z_score:g}, cv = {latency.time_per_output_token_cv:g}" in measured

@@ -96,11 +96,11 @@ Totals
   Mean draft length         3.00   draft tokens / drafts
 
 Windows: 2
-  counted by     P10     P50     P90        by chance
-  window       58.3%   58.3%   85.0%   68.3% to 75.1%
-  draft        58.3%   58.3%   85.0%   68.3% to 75.1%
-  by chance: P10 to P90 at constant acceptance and with independent drafts.
-  Drafts of one request are alike, so real chance spreads wider.
+  counted by     P10     P50     P90
+  window       58.3%   58.3%   85.0%
+  draft        58.3%   58.3%   85.0%
+  These are spreads of windows, not of requests: the more requests share a
+  window, the less it differs.
   Best       85.0% at 11-20 21:44:50 (600 draft tokens)
   Worst      58.3% at 11-20 21:45:00 (600 draft tokens)
   Counted    2 windows with at least 50 drafts

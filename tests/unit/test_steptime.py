@@ -95,13 +95,21 @@ def test_a_known_line_is_recovered(alpha: float, beta: float, gamma: float) -> N
     server = Server(alpha, beta, gamma)
     plain = recorded(server)
     for place in ((1.0, 50.0), (8.0, 6000.0), (32.0, 10000.0)):
-        assert plain.line.at(*place) == exact(server.step_seconds(*place))
-    assert plain.misfit == pytest.approx(0.0, abs=1e-6)
+        assert plain.line.at(*place) == pytest.approx(server.step_seconds(*place), rel=1e-4)
+    assert plain.misfit == pytest.approx(0.0, abs=1e-4)
 
 
 def test_tokens_of_a_recording_with_drafts_have_a_line_of_their_own() -> None:
     plain = known(step_times([DRAFTING.interval(*place) for place in PLACES], POLICY, per_token=True))
     assert plain.line.at(6.0, 4000.0) == exact(DRAFTING.step_seconds(6.0, 4000.0) / DRAFTING.tokens_per_step)
+
+
+def test_at_one_load_the_mean_of_all_intervals_counts_and_not_the_fastest_of_them() -> None:
+    noisy = dataclasses.replace(PLAIN, noise=0.05)
+    loads = [noisy.interval(8.0, 0.0, (-1.0) ** index) for index in range(40)]
+    assert known(step_times(loads, POLICY)).seconds(8.0, 0.0, POLICY) == pytest.approx(
+        sum(load.step_seconds for load in loads) / sum(load.steps for load in loads)
+    )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +267,7 @@ def width(found: list[Measured]) -> float:
 def test_the_speed_up_lies_in_its_interval() -> None:
     found = [trial(number) for number in range(100)]
     assert held(found) >= 0.93
-    assert width(found) < 1.25
+    assert width(found) < 1.35
     assert statistics.mean(each.speedup.value for each in found) == pytest.approx(DRAFTING.speedup, rel=0.02)
 
 

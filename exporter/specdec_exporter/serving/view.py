@@ -38,6 +38,7 @@ class ModelBenefit:
     assumed: BreakEven | None
     measured: BreakEven | None
     cost: Measured | None
+    speedup_known: bool | None
     loads: list[tuple[int, LoadTotals]]
 
 
@@ -287,6 +288,11 @@ class PredictorView:
         """Break-even against the baseline without speculation."""
         return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
 
+    @property
+    def _speedup_known(self) -> bool | None:
+        """Whether step times tell the speed-up; ``None`` if there are none without drafts to compare with."""
+        return self.unmeasured is None if self.cost or self.unmeasured else None
+
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""
         off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
@@ -299,6 +305,7 @@ class PredictorView:
                     assumed=assumed,
                     measured=self.measured_break_even if model == measured_model else None,
                     cost=self.cost if model == measured_model else None,
+                    speedup_known=self._speedup_known if model == measured_model else None,
                     loads=self.loads[model].bins() if model in self.loads else [],
                 ),
             )

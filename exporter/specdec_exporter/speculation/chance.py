@@ -20,8 +20,6 @@ import msgspec
 from specdec_exporter.speculation.policy import ChancePolicy
 
 Z: Final = NormalDist().inv_cdf(1.0 - 0.05 / 2.0)  # 1.96
-# For each of two intervals that hold together with 95 % (Bonferroni).
-Z_OF_PAIR: Final = NormalDist().inv_cdf(1.0 - 0.05 / 4.0)
 
 _T = TypeVar("_T")
 

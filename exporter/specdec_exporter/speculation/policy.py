@@ -181,7 +181,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             method=method,
             acceptance_ratio_min=_first(own.acceptance_ratio_min, self.acceptance_ratio_min),
             acceptance_ratio_watch=_first(own.acceptance_ratio_watch, self.acceptance_ratio_watch),
-            fixed_k=own.fixed_k,
             looked_up=own.looked_up,
             general=self,
         )
@@ -193,7 +192,6 @@ class ResolvedPolicy(msgspec.Struct, frozen=True):
     method: str | None
     acceptance_ratio_min: float
     acceptance_ratio_watch: float
-    fixed_k: bool
     looked_up: bool
     general: Policy
 

@@ -20,6 +20,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import combinations
+from operator import itemgetter
 from statistics import fmean, variance
 from typing import Final, NamedTuple
 
@@ -111,22 +112,30 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     seconds = [point.steps * point.seconds for point in points]
     if stalled(seconds, [point.steps * point.on(line) for point in points], policy.chance):
         return None
-    off = tuple(
-        sorted((math.log(load.concurrency), _off(point, line)) for load, point in zip(told, points, strict=True))
-    )
+    off = _offs(told, points, line)
     return StepTimes(
         line,
         _copies(cut),
         off,
-        math.sqrt(fmean((each - math.log(_bend(off, place, policy))) ** 2 for place, each in off)),
+        _misfit(off, policy),
         _ends([load.concurrency for load in told]),
         _ends([load.prompt_rate for load in told]),
     )
 
 
+def _offs(loads: Sequence[Load], points: Sequence[_Point], line: Line) -> tuple[tuple[float, float], ...]:
+    found = ((math.log(load.concurrency), _off(point, line)) for load, point in zip(loads, points, strict=True))
+    # By load alone: among intervals of one load, the nearest must not be those that are off the most.
+    return tuple(sorted(found, key=itemgetter(0)))
+
+
 def _off(point: _Point, line: Line) -> float:
     due = point.on(line)
     return math.log(point.seconds / due) if due > 0.0 else 0.0
+
+
+def _misfit(off: Sequence[tuple[float, float]], policy: Policy) -> float:
+    return math.sqrt(fmean((each - math.log(_bend(off, place, policy))) ** 2 for place, each in off))
 
 
 _ALIKE: Final = 0.1  # logarithm: loads that need not be told apart

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from specdec_exporter.serving.families.family import MODEL, Group, counter, gauge
 from specdec_exporter.serving.loads import LoadTotals
 from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.speedup import Measured
 
 POLICY: Group[BreakEven] = Group(  # the assumed one
     MODEL,
@@ -38,16 +36,16 @@ def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) 
     return {basis: value for basis, value in found.items() if value is not None}
 
 
-def _bounds(cost: Measured | None) -> dict[object, float]:
-    """Return the interval; where it is not known, the speed-up may be anything."""
-    if cost is None:
+def _speedup(benefit: ModelBenefit) -> dict[str, float]:
+    """Return the speed-up with its interval; nothing where that is not known."""
+    found = benefit.cost.speedup if benefit.cost else None
+    if found is None or found.low is None or found.high is None:
         return {}
-    low, high = cost.speedup.low or 0.0, math.inf if cost.speedup.high is None else cost.speedup.high
-    return {("measured", "low"): low, ("measured", "high"): high}
+    return {"value": found.value, "low": found.low, "high": found.high}
 
 
 _NO_COST = (
-    "no baseline without speculation, too few steps at loads and rates of prompts near the recorded ones, fetch failed"
+    "no baseline without speculation; the speed-up has no interval, and the verdict's reasons say why; fetch failed"
 )
 
 BENEFIT: Group[ModelBenefit] = Group(
@@ -60,7 +58,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "prompts per second. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
             "step latency, baseline; policy",
-            f"`measured`: {_NO_COST}, its interval is not known",
+            f"`measured`: {_NO_COST}",
             labels=("basis",),
         ),
         gauge(
@@ -85,18 +83,26 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
             "would have taken without speculation, at the same load and the same prompts per second / request-seconds "
             "taken. It is never assumed.",
-            lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
+            lambda b: {"measured": value} if (value := _speedup(b).get("value")) else {},
             "step latency, baseline",
             _NO_COST,
             labels=("basis",),
         ),
         gauge(
             "specdec_speedup_bound_ratio",
-            "95 % interval of `specdec_speedup_ratio`. 0 and +Inf: the speed-up is not known well enough to say one.",
-            lambda b: _bounds(b.cost),
+            "95 % interval of `specdec_speedup_ratio`.",
+            lambda b: {("measured", name): bound for name, bound in _speedup(b).items() if name != "value"},
             "step latency, baseline",
             "as above",
             labels=("basis", "bound"),
+        ),
+        gauge(
+            "specdec_speedup_known",
+            "Whether the speed-up against the baseline's step times is known (1) or not (0), for instance at a load "
+            "that it does not have. Then nothing else tells whether speculation pays.",
+            lambda b: b.speedup_known,
+            "step latency, baseline",
+            "no baseline without speculation, fetch failed",
         ),
     ),
 )
