@@ -36,7 +36,7 @@ def counts(histogram: Histogram) -> Counts:
 
 @given(now=histograms(), then=histograms())
 def test_the_verdict_and_compare_find_the_same_growth(now: Histogram, then: Histogram) -> None:
-    shift = known(distribution.tail_shift(Sample(now), Sample(then), POLICY))
+    shift = known(distribution.tail_shift(Sample(now), Sample(then), load_policy()))
     growth = largest_growth(now, then, POLICY)
     if growth is None:
         assert shift.share == 0.0

@@ -12,11 +12,12 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.choice import Choice, is_gain, stops_paying
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.schedule import in_words, plan
+from specdec_exporter.comparison.schedule import Plan, in_words, plan
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
 AdviceCode = Literal["use", "off", "undecided", "record_more", "unknown"]
+_TEN = 10.0
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def advise(
     choices: Sequence[Choice], lines: Mapping[str, Line], recordings: Mapping[str, Baseline], policy: Policy
 ) -> Advice:
     """Say what to run; ``lines`` and ``recordings`` are by name."""
-    present = max((each for each in choices if each.best), key=lambda each: each.step_seconds, default=None)
+    present = max((each for each in choices if each.best), key=lambda each: each.recorded_seconds, default=None)
     unknown = tuple(_unknown(choices, lines))
     if present is None or present.best is None or present.fastest is None:
         return Advice(
@@ -56,9 +57,8 @@ def advise(
             outlook=_where(lines.values()),
             action="Record all at the same loads, for at least ten minutes each.",
         )
-    here, least = f"at {_load(present)} requests in decode", policy.latency.speedup_min
     if present.unjudged:
-        unjudged = [lines[name] for name in present.unjudged]
+        here, unjudged = _here(present), [lines[name] for name in present.unjudged]
         return Advice(
             code="record_more",
             headline=f"Record more: {_list(map(called, unjudged))} may be the fastest, but is not known {here}.",
@@ -68,32 +68,49 @@ def advise(
         )
     known = next(run for run in _runs(choices) if present in run)
     found = plan(known, present, lines, recordings)
+    code = _code(present, known, found, policy.latency.speedup_min)
     line = lines[present.recording] if present.recording else None
-    pays = is_gain(present.speedup) and present.speedup is not None and present.speedup.value >= least
-    best = f"{called(lines[present.fastest])}, {times(present.best)} {here}"
-    code: AdviceCode = "undecided"
-    headline, action = f"It is not decided what to run: {best}.", "Record longer, then compare again."
-    if pays or (found.ranges and any(is_gain(each.speedup) for each in known)):
-        code, what = "use", f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
-        headline, action = f"Run {what}: {_gains(present, known)}.", found.action
-    elif present.best.high is not None and present.best.high < least:
-        code, headline = "off", f"Run no speculation: the best is {best}."
+    best = f"{called(lines[present.fastest])}, {times(present.best)} {_here(present)}"
+    common: dict[str, Any] = {
+        "code": code,
+        "concurrency": present.concurrency,
+        "speedup": present.best,
+        "stops_paying_at": stops_paying(known),
+        "outlook": _outlook(known),
+        "reasons": unknown + (found.notes if code == "use" else ()),
+    }
+    if code == "off":
         action = "Look at the acceptance, the temperature and the load."
-    run = line if code == "use" else None
-    return Advice(
-        code=code,
-        concurrency=present.concurrency,
-        recording=run.recording if run else None,
-        method=run.method if run else None,
-        num_speculative_tokens=None if code == "undecided" else run.num_speculative_tokens if run else 0,
-        speedup=present.speedup if run else present.best,
-        stops_paying_at=stops_paying(known),
-        speculative_config=found.config if code == "use" else None,
-        headline=headline,
-        outlook=_outlook(known),
-        reasons=unknown + (found.notes if code == "use" else ()),
-        action=action,
-    )
+        headline = f"Run no speculation: the best is {best}."
+        return Advice(**common, num_speculative_tokens=0, headline=headline, action=action)
+    if code == "undecided":
+        headline = f"It is not decided what to run: {best}."
+        return Advice(**common, headline=headline, action="Record longer, then compare again.")
+    return Advice(**common | _use(present, known, found, line))
+
+
+def _use(present: Choice, known: Sequence[Choice], found: Plan, line: Line | None) -> dict[str, Any]:
+    """Return the fields of advice to speculate; ``line``: what runs at the load that was recorded most."""
+    what = f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
+    fields: dict[str, Any] = {"headline": f"Run {what}: {_gains(present, known)}.", "action": found.action}
+    fields |= {"speculative_config": found.config, "num_speculative_tokens": 0}
+    if line is not None:
+        fields |= {"recording": line.recording, "method": line.method, "speedup": present.speedup}
+        fields["num_speculative_tokens"] = line.num_speculative_tokens
+    return fields
+
+
+def _code(present: Choice, known: Sequence[Choice], found: Plan, least: float) -> Literal["use", "off", "undecided"]:
+    speedup, best = present.speedup, present.best
+    if speedup is not None and is_gain(speedup) and speedup.value >= least:
+        return "use"
+    if found.ranges and any(is_gain(each.speedup) for each in known):
+        return "use"
+    return "off" if best is not None and best.high is not None and best.high < least else "undecided"
+
+
+def _here(choice: Choice) -> str:
+    return f"at {shown(choice.concurrency)} requests in decode"
 
 
 def called(line: Line) -> str:
@@ -110,14 +127,15 @@ def _runs(choices: Sequence[Choice]) -> list[list[Choice]]:
 def _gains(present: Choice, known: Sequence[Choice]) -> str:
     """Return the speed-up at the load that was recorded most, then at the ends of the loads at which drafts run."""
     drafting = [each for each in known if each.speedup]
-    here = [f"{times(each.speedup)} at {_load(each)} requests in decode" for each in drafting if each is present]
-    ends = dict.fromkeys(each for each in (drafting[0], drafting[-1]) if each is not present)
-    return ", ".join((*here, *(f"{each.speedup.value:.2f}x at {_load(each)}" for each in ends if each.speedup)))
+    ends = [each for each in (drafting[0], drafting[-1]) if each is not present]
+    found = [f"{times(present.speedup)} at {shown(present.concurrency)}"] * (present in drafting)
+    found += dict.fromkeys(f"{times(each.speedup).split()[0]} at {shown(each.concurrency)}" for each in ends)
+    return ", ".join((f"{found[0]} requests in decode", *found[1:]))
 
 
 def _where(lines: Iterable[Line]) -> str:
     return " ".join(
-        f"{line.recording} ran at about {line.concurrency:.1f} requests in decode."
+        f"{line.recording} ran at about {shown(line.concurrency)} requests in decode."
         if line.concurrency
         else f"{line.recording} has no step times."
         for line in lines
@@ -127,7 +145,7 @@ def _where(lines: Iterable[Line]) -> str:
 def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
     """Yield the loads at which it is not known what to run, and why."""
     for each in choices:
-        here = f"At {_load(each)} requests in decode it is not known what to run"
+        here = f"At {shown(each.concurrency)} requests in decode it is not known what to run"
         if each.best is None:
             yield f"{here}: it was recorded only with speculation, or only without."
         elif each.unjudged:
@@ -137,16 +155,17 @@ def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[s
 def _outlook(known: Sequence[Choice]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
     if found := stops_paying(known):
-        low, high = ("?" if end is None else f"{end:.0f}" for end in (found.low, found.high))
-        return f"Above about {found.value:.0f} ({low} to {high}) requests in decode speculation stops paying."
-    paying = [_load(each) for each in known if is_gain(each.best)]
+        low, high = ("?" if end is None else shown(end) for end in (found.low, found.high))
+        return f"Above about {shown(found.value)} ({low} to {high}) requests in decode speculation stops paying."
+    paying = [shown(each.concurrency) for each in known if is_gain(each.best)]
     loads = "every load" if len(paying) == len(known) else ", ".join(paying) or "no load"
-    span = f"{_load(known[0])} to {_load(known[-1])} requests in decode"
-    return f"Of {span}, speculation is shown to pay at {loads}."
+    compared = ", ".join(shown(each.concurrency) for each in known)
+    return f"Of {compared} requests in decode, speculation is shown to pay at {loads}."
 
 
-def _load(choice: Choice) -> str:
-    return f"{choice.concurrency:g}"
+def shown(concurrency: float) -> str:
+    """Return a number of requests in decode: ``2.4``, ``24``."""
+    return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
 
 
 def _list(names: Iterable[str]) -> str:

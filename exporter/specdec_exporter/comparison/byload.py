@@ -8,8 +8,8 @@ flight. ``concurrency`` is the number of requests in decode at a time, per engin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,13 +25,15 @@ from specdec_exporter.speculation.steptime import StepTimes, step_times
 class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What a recording does at one load.
 
-    ``speedup`` is seconds per token without speculation / its own, at this load and at one rate of prompts for all
-    recordings. ``tokens_per_step`` is of its intervals between half and twice this load. ``step_seconds`` follows from
-    it; ``plain_step_seconds`` is a step without speculation. ``draft_cost_ratio`` is what one more draft token costs
-    over such a step. All are ``null`` where the speed-up or its interval is not known.
+    ``recorded_seconds``: for how long it ran at about this load, the seconds of all request-steps. ``speedup`` is
+    seconds per token without speculation / its own, at this load and at one rate of prompts for all recordings.
+    ``tokens_per_step`` is of its intervals at about this load, or of all. ``step_seconds`` follows from it;
+    ``plain_step_seconds`` is a step without speculation. ``draft_cost_ratio`` is what one more draft token costs over
+    such a step. They are ``null`` where the speed-up or its interval is not known.
     """
 
     concurrency: float
+    recorded_seconds: float
     speedup: Estimate | None = None
     tokens_per_step: float | None = None
     step_seconds: float | None = None
@@ -54,6 +56,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return next((each.speedup for each in self.by_load if each.concurrency == concurrency), None)
 
 
+_NOTHING: Final = Load(0.0, Counts())
 _LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
 _MOST_POWER: Final = 11  # 2048 requests in decode
 # Intervals within the first of these factors of a load tell its step times if they differ by the span; else those
@@ -62,42 +65,28 @@ _NEAR: Final = (3.0, 9.0, 27.0)
 _SPAN: Final = 2.0
 
 
-def sum_by_load(recordings: Iterable[Baseline], figure: Callable[[Load], float]) -> dict[float, float]:
-    """Return the sum of a figure over the intervals, by the power of two that is nearest to their load."""
-    found: dict[float, float] = {}
-    for load in (load for each in recordings for load in each.intervals if load.ran):
-        nearest = 2.0 ** min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
-        found[nearest] = found.get(nearest, 0.0) + figure(load)
-    return found
-
-
 def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> tuple[Line, ...]:
-    """Compare each candidate with the recording without speculation, at the powers of two that were recorded.
+    """Compare each candidate with the recording without speculation, at about each power of two that was recorded.
 
+    The load is the mean of all intervals around that power: what clients of a fixed number give is met, not missed.
     How many prompt tokens come with each generated one is a property of the traffic. At one load, a faster server
     generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
     far from its own.
     """
-    every = (plain, *candidates)
-    whole = [_sum(each) for each in every]
-    prompts = math.fsum(each.counts.prompt_tokens or 0.0 for each in whole)
-    per_token = ratio(prompts, math.fsum(each.tokens for each in whole)) or 0.0
-    by_load = []
-    for load in _grid(every, policy):
-        times = [_times_near(load, each.intervals, policy) for each in every]
-        rate = _prompt_rate(load, per_token * load, [each for each in times if each is not None])
-        before, *after = (each.at(load, rate, policy) if each else None for each in times)
-        by_load.append([_at_load(load, before, own, of, policy) for own, of in zip(after, candidates, strict=True)])
+    every = [_Recorded.of(each) for each in (plain, *candidates)]
+    prompts = math.fsum(each.whole.counts.prompt_tokens or 0.0 for each in every)
+    per_token = ratio(prompts, math.fsum(each.whole.tokens for each in every)) or 0.0
+    by_load = [_row(power, load, per_token * load, every, policy) for power, load in _grid(every, policy)]
     return tuple(
         Line(
-            recording=each.name,
-            method=each.method,
-            num_speculative_tokens=k_of(each),
-            mean_time_per_output_token_seconds=seconds_per_token(each),
-            concurrency=whole[i + 1].concurrency or None,
+            recording=each.recording.name,
+            method=each.recording.method,
+            num_speculative_tokens=k_of(each.recording),
+            mean_time_per_output_token_seconds=seconds_per_token(each.recording),
+            concurrency=each.whole.concurrency or None,
             by_load=tuple(row[i] for row in by_load),
         )
-        for i, each in enumerate(candidates)
+        for i, each in enumerate(every[1:])
     )
 
 
@@ -107,15 +96,46 @@ def seconds_per_token(recording: Baseline) -> float | None:
     return ratio(found.sum, found.count) if found else None
 
 
-def _sum(recording: Baseline) -> Load:
-    return sum((load for load in recording.intervals if load.ran), Load(0.0, Counts()))
+class _Recorded(NamedTuple):
+    """A recording with the sums of its intervals: of all, and of those around each power of two."""
+
+    recording: Baseline
+    whole: Load
+    octaves: Mapping[int, Load]
+
+    @classmethod
+    def of(cls, recording: Baseline) -> _Recorded:
+        found: dict[int, Load] = {}
+        for load in recording.intervals:
+            if load.ran:
+                power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+                found[power] = found.get(power, _NOTHING) + load
+        return cls(recording, sum(found.values(), _NOTHING), found)
 
 
-def _grid(recordings: Iterable[Baseline], policy: Policy) -> list[float]:
-    """Return the powers of two from the least to the most recorded load; a load has at least ``min_steps``."""
-    steps = sum_by_load(recordings, lambda load: load.steps)
-    powers = [round(math.log2(load)) for load, number in steps.items() if number >= policy.cost.min_steps]
-    return [2.0**power for power in range(min(powers), max(powers) + 1)] if powers else []
+def _grid(every: Sequence[_Recorded], policy: Policy) -> Iterator[tuple[int, float]]:
+    """Yield powers of two with their loads, from the least to the most that has at least ``min_steps``."""
+    powers = {power for each in every for power in each.octaves}
+    loads = {power: sum((each.octaves.get(power, _NOTHING) for each in every), _NOTHING) for power in powers}
+    recorded = {power: load.concurrency for power, load in loads.items() if load.steps >= policy.cost.min_steps}
+    for power in range(min(recorded), max(recorded) + 1) if recorded else ():
+        yield power, recorded.get(power, 2.0**power)
+
+
+def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], policy: Policy) -> list[AtLoad]:
+    """Return what each candidate does at a load, ``prompts`` tokens are read in the time of a token."""
+    times = [_times_near(load, each.recording.intervals, policy) for each in every]
+    rate = _prompt_rate(load, prompts, [each for each in times if each is not None])
+    plain, *others = (each.at(load, rate, policy) if each else None for each in times)
+    row = []
+    for own, each in zip(others, every[1:], strict=True):
+        here = each.octaves.get(power, _NOTHING)
+        at = AtLoad(concurrency=load, recorded_seconds=here.step_seconds)
+        if plain is not None and own is not None:
+            at = _judged(at, plain, own, here if here.steps else each.whole, policy)
+        partly = each.recording.adaptive_verification
+        row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if partly else at)
+    return row
 
 
 def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> StepTimes | None:
@@ -133,28 +153,25 @@ def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> St
 
 
 def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:
-    """Return the mean rate of prompts at a load, ``prompts`` tokens in the time of one generated token each."""
+    """Return the mean rate of prompts of the recordings near a load."""
     lines = [each.line for each in times if each.covers(load)]
     rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in lines]
     return math.fsum(rates) / len(rates) if rates else 0.0
 
 
-def _at_load(concurrency: float, plain: Spread | None, own: Spread | None, of: Baseline, policy: Policy) -> AtLoad:
-    found = (plain / own).of_two_runs(policy.chance) if plain and own else None
-    if plain is None or own is None or found is None or found.low is None or found.high is None:
-        return AtLoad(concurrency=concurrency)
-    ran = [load for load in of.intervals if load.ran]
-    near = [load for load in ran if concurrency / 2.0 <= load.concurrency <= 2.0 * concurrency] or ran
-    steps = math.fsum(load.steps for load in near)
-    tokens = math.fsum(load.tokens for load in near) / steps
-    drafted = math.fsum(load.counts.draft_tokens or 0.0 for load in near) / steps
-    return AtLoad(
-        concurrency=concurrency,
+def _judged(at: AtLoad, plain: Spread, own: Spread, steps: Load, policy: Policy) -> AtLoad:
+    """Return a load with its figures if the speed-up has an interval; ``steps`` tell the tokens per step."""
+    found = (plain / own).of_two_runs(policy.chance)
+    if found.low is None or found.high is None:
+        return at
+    tokens, drafted = steps.tokens / steps.steps, (steps.counts.draft_tokens or 0.0) / steps.steps
+    return msgspec.structs.replace(
+        at,
         speedup=found,
         tokens_per_step=tokens,
         step_seconds=own.value * tokens,
         plain_step_seconds=plain.value,
-        draft_cost_ratio=_cost(found, tokens, drafted) if drafted > 0.0 and not of.adaptive_verification else None,
+        draft_cost_ratio=_cost(found, tokens, drafted) if drafted > 0.0 else None,
     )
 
 

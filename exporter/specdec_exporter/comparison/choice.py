@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +18,7 @@ from specdec_exporter.speculation.policy import Policy
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What to run at one load; ``concurrency`` is the number of requests in decode at a time, per engine.
 
-    ``step_seconds``: for how long the recordings with speculation ran at about this load, request-steps added up.
+    ``recorded_seconds`` is the sum over the recordings with speculation.
     ``fastest`` names the fastest recording, and ``best`` is its speed-up; ``null`` if none is known here.
     ``recording`` is the one to run, and ``speedup`` its speed-up; ``null`` for no speculation. It loses next to nothing
     against the fastest, has a small k, and changes little from load to load. ``unjudged`` names the recordings whose
@@ -26,7 +27,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     concurrency: float
-    step_seconds: float
+    recorded_seconds: float
     fastest: str | None
     best: Estimate | None
     recording: str | None
@@ -42,43 +43,34 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 PLAIN: Final = Estimate(1.0, 1.0, 1.0)  # the speed-up of no speculation, which has no name
 
 
-def choose(
-    lines: Sequence[Line], step_seconds: Mapping[float, float], plain_seconds_per_token: float | None, policy: Policy
-) -> tuple[Choice, ...]:
-    """Choose at each load, ascending; ``step_seconds`` are by load.
+def choose(lines: Sequence[Line], plain_seconds_per_token: float | None, policy: Policy) -> tuple[Choice, ...]:
+    """Choose at each load, ascending.
 
     The load where most was recorded takes the smallest k of those that lose at most ``k_loss_max``: it wastes least.
     From there outwards, each load runs what its neighbour does unless that loses more, or loses against no speculation.
     Else chance alone would change k from load to load.
     """
-    loads = [each.concurrency for each in lines[0].by_load]
-    weights = [step_seconds.get(load, 0.0) for load in loads]
-    judged = [{line.recording: found for line in lines if (found := line.speedup_at(load))} for load in loads]
-    k: dict[str | None, float] = {line.recording: line.num_speculative_tokens or math.inf for line in lines}
-    good = [_as_good(each, policy.cost.k_loss_max) for each in judged]
-    chosen = [min(each, key=lambda name: k.get(name, 0.0)) for each in good]
-    start = max((i for i, each in enumerate(judged) if each), key=lambda i: weights[i], default=0)
-    for before, here in (*pairwise(range(start, len(loads))), *pairwise(range(start, -1, -1))):
-        if not judged[here] or chosen[before] in good[here]:
-            chosen[here] = chosen[before]
+    rows = list(zip(*(each.by_load for each in lines), strict=True))
+    weights = [math.fsum(at.recorded_seconds for at in row) for row in rows]
+    judged = [{line.recording: at.speedup for line, at in zip(lines, row, strict=True) if at.speedup} for row in rows]
+    k = {line.recording: line.num_speculative_tokens or math.inf for line in lines}
+    chosen = _with_few_changes(judged, weights, k, policy.cost.k_loss_max)
     own: dict[str | None, float | None] = {line.recording: line.mean_time_per_output_token_seconds for line in lines}
     own[None] = plain_seconds_per_token
-    choices = []
-    for load, weight, speedups, name in zip(loads, weights, judged, chosen, strict=True):
-        fastest = max(speedups, key=lambda each: speedups[each].value, default=None)
-        unjudged = (line.recording for line in lines if line.recording not in speedups)
-        choices.append(
-            Choice(
-                concurrency=load,
-                step_seconds=weight,
-                fastest=fastest,
-                best=speedups[fastest] if fastest is not None else None,
-                recording=name,
-                speedup=speedups.get(name) if name is not None else None,
-                unjudged=tuple(each for each in unjudged if _may_beat(own[each], own[name])),
-            )
-        )
-    return tuple(choices)
+    return tuple(map(partial(_choice, own), [row[0].concurrency for row in rows], weights, judged, chosen))
+
+
+def _with_few_changes(
+    judged: Sequence[Mapping[str, Estimate]], weights: Sequence[float], k: Mapping[str, float], loss_max: float
+) -> list[str | None]:
+    """Return what to run at each load."""
+    good = [_as_good(each, loss_max) for each in judged]
+    chosen = [min(each, key=lambda name: k[name] if name is not None else 0.0) for each in good]
+    start = max((i for i, each in enumerate(judged) if each), key=lambda i: weights[i], default=0)
+    for before, here in (*pairwise(range(start, len(judged))), *pairwise(range(start, -1, -1))):
+        if not judged[here] or chosen[before] in good[here]:
+            chosen[here] = chosen[before]
+    return chosen
 
 
 def _as_good(speedups: Mapping[str, Estimate], loss_max: float) -> list[str | None]:
@@ -86,6 +78,26 @@ def _as_good(speedups: Mapping[str, Estimate], loss_max: float) -> list[str | No
     values: dict[str | None, float] = {None: PLAIN.value, **{name: each.value for name, each in speedups.items()}}
     least = max((1.0 - loss_max) * max(values.values()), PLAIN.value)
     return sorted((name for name in values if values[name] >= least), key=lambda name: -values[name])
+
+
+def _choice(
+    seconds_per_token: Mapping[str | None, float | None],
+    load: float,
+    recorded_seconds: float,
+    speedups: Mapping[str, Estimate],
+    name: str | None,
+) -> Choice:
+    fastest = max(speedups, key=lambda each: speedups[each].value, default=None)
+    others = (each for each in seconds_per_token if each is not None and each not in speedups)
+    return Choice(
+        concurrency=load,
+        recorded_seconds=recorded_seconds,
+        fastest=fastest,
+        best=speedups[fastest] if fastest is not None else None,
+        recording=name,
+        speedup=speedups.get(name) if name is not None else None,
+        unjudged=tuple(each for each in others if _may_beat(seconds_per_token[each], seconds_per_token[name])),
+    )
 
 
 def _may_beat(one: float | None, other: float | None) -> bool:

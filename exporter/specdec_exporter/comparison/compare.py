@@ -126,6 +126,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
             measured=measured,
             preemptions=(baseline.counts.preemptions or 0.0, candidate.counts.preemptions or 0.0),
             acceptance=change,
+            shared=traffic.shared,
             flags=len(flagged),
             policy=policy.latency,
         ),
@@ -181,19 +182,28 @@ def _speedup(
     latencies: tuple[LatencyComparison, ...], before: Figures | None, after: Figures | None, measured: Measured | None
 ) -> Speedup:
     """Time per output token exists since 0.11.0; before, the realised speed-up is of the whole request."""
-    source = next((each for each in latencies if each.sli != "time_to_first_token" and each.mean_ratio), None)
-    cost = measured.draft_cost_ratio if measured and after and not before else None
-    length = mean_draft_length(after.draft_tokens, after.drafts) if after else None
-    # Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
-    shown = cost if after and after.acceptance_ratio is not None else None
+    realised = next(
+        (each for each in latencies if each.sli != "time_to_first_token" and each.mean_ratio is not None), None
+    )
+    cost, even_length = _break_even(measured, after) if measured and after and not before else (None, None)
     return Speedup(
-        realised=source.mean_ratio.inverse() if source and source.mean_ratio else None,
-        realised_from=source.sli if source else None,
+        realised=realised.mean_ratio.inverse() if realised and realised.mean_ratio else None,
+        realised_from=realised.sli if realised else None,
         at_like_load=measured.speedup if measured else None,
         closed_loop=measured.closed_loop if measured else None,
         concurrency=measured.concurrency if measured else None,
         compared_ratio=measured.compared_ratio if measured else None,
-        draft_cost_ratio=shown,
-        break_even_acceptance_ratio=shown,
-        break_even_acceptance_length=cost.scaled(length, 1.0) if cost and length else None,
+        draft_cost_ratio=cost,
+        break_even_acceptance_ratio=cost,
+        break_even_acceptance_length=even_length,
     )
+
+
+def _break_even(measured: Measured, drafted: Figures) -> tuple[Estimate | None, Estimate | None]:
+    """Return the cost of one more draft token, and the mean acceptance length that breaks even.
+
+    Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
+    """
+    cost, length = measured.draft_cost_ratio, mean_draft_length(drafted.draft_tokens, drafted.drafts)
+    even_length = cost.scaled(length, 1.0) if cost and length else None
+    return (None if drafted.acceptance_ratio is None else cost), even_length

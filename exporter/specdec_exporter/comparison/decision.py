@@ -18,8 +18,6 @@ from specdec_exporter.speculation.steptime import Measured
 DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})
 
-_FIRST_TOKEN: Final = TITLES["time_to_first_token"]
-_PER_TOKEN: Final = TITLES["time_per_output_token"]
 _MOST: Final = 0.95  # of the decoding; less is said
 
 
@@ -45,13 +43,14 @@ def decide(
     measured: Measured | None,
     preemptions: tuple[float, float],
     acceptance: AcceptanceChange | None,
+    shared: str | None,
     flags: int,
     policy: LatencyPolicy,
 ) -> Decision:
     """Decide from the outcomes of the SLIs; the pairs are of baseline and candidate.
 
     The speed-up at like load tells whether speculation pays, so it chooses the next step where the candidate alone
-    speculates.
+    speculates. ``shared`` says how two replicas shared the traffic.
     """
     named = {
         outcome: [TITLES[each.sli] for each in latencies if each.outcome == outcome]
@@ -60,16 +59,13 @@ def decide(
     gain = direction(measured.speedup.inverse(), policy) if measured else None
     code, headline = _found(named, measured, gain)
     action = _action(code, named, speculates, gain)
-    dropped = acceptance if acceptance is not None and acceptance.outcome == "dropped" else None
-    if dropped is not None and dropped.difference is not None:
-        headline += f"; acceptance changed by {percentage_points(dropped.difference.value)}"
-        if code not in REGRESSIONS:
-            action = _revisit(dropped, faster=code == "faster")
-    reasons = [reason for latency in latencies for reason in _reasons(latency)]
-    if measured is not None:
-        part = "" if measured.compared_ratio >= _MOST else f", of {percent(measured.compared_ratio)} of the decoding"
-        reasons.append(f"speed-up of decoding at the same load: {times(measured.speedup)}{part}")
-        reasons.append(f"speed-up for a fixed number of clients: {times(measured.closed_loop)}")
+    dropped = acceptance is not None and acceptance.outcome == "dropped"
+    if acceptance is not None and dropped:
+        headline, action = _with_drop(acceptance, code, headline, action)
+    reasons = [reason for latency in latencies for reason in _of_latency(latency)]
+    reasons += _of_drafts(measured)
+    if shared is not None:
+        reasons.append(f"two replicas shared the same minutes, so their loads differ by chance: {shared}")
     if preemptions[1] > preemptions[0]:
         reasons.append(
             f"the candidate preempted requests {preemptions[1]:,.0f} times, the baseline {preemptions[0]:,.0f} times: "
@@ -80,8 +76,8 @@ def decide(
         headline=headline,
         action=action,
         confidence=f"{_CONFIDENCE[code]} Flags: {f'{flags} (see below)' if flags else 'none'}.",
-        reasons=(*reasons, *_acceptance_reasons(acceptance)),
-        regression=code in REGRESSIONS or (dropped is not None and code != "faster"),
+        reasons=(*reasons, *_of_acceptance(acceptance)),
+        regression=code in REGRESSIONS or (dropped and code != "faster"),
     )
 
 
@@ -113,73 +109,80 @@ def _found(named: dict[str, list[str]], measured: Measured | None, gain: Directi
     return code, f"{words}; {decoding}" if decoding else words
 
 
+_SHOWN: Final = "Sure: chance alone rarely shows such a difference."
 _CONFIDENCE: Final[dict[DecisionCode, str]] = {
-    "faster": "Sure: chance alone rarely shows such a difference.",
-    "slower": "Sure: chance alone rarely shows such a difference.",
-    "tail_worse": "Sure: chance alone rarely shows such a difference.",
-    "mixed": "Sure: chance alone rarely shows such a difference.",
+    "faster": _SHOWN,
+    "slower": _SHOWN,
+    "tail_worse": _SHOWN,
+    "mixed": _SHOWN,
     "no_difference": "Sure: a difference that matters would have shown.",
     "inconclusive": "Not sure: chance alone may explain what was found.",
     "undecided": "Not sure: the reasons below say what is missing.",
 }
+
+_NEXT: Final[dict[DecisionCode, str]] = {
+    "undecided": "Fix what the flags and reasons name, record again, and compare again.",
+    "tail_worse": "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a "
+    "service without speculation. The mean hides them.",
+    "mixed": "Decide what matters more to your users: the first token or the whole answer. For a slower first token, "
+    "look at waiting requests and prompt lengths; for slower answers, at acceptance and batch size.",
+    "faster": "Keep the candidate's setting, and make its recording the new baseline.",
+    "slower": "Keep the baseline's setting, and look at what else differs (the flags name it).",
+    "no_difference": "Choose by other things: memory, risk, throughput. These latencies do not differ.",
+    "inconclusive": "Record longer: neither a difference nor the absence of one is shown. Change nothing until then.",
+}
+_TURNED_OFF: Final[dict[DecisionCode, str]] = {
+    "faster": "Leave speculation off for this traffic: it is faster without.",
+    "slower": "Leave speculation on: it is slower without.",
+}
+_OFF: Final = (
+    "Switch speculation off at this load. To look for a better setting, record several and compare all of them."
+)
 
 
 def _action(
     code: DecisionCode, named: dict[str, list[str]], speculates: tuple[bool, bool], gain: Direction | None
 ) -> str:
     """Return the next step."""
-    turned_on, turned_off = speculates == (False, True), speculates == (True, False)
-    off = "Switch speculation off at this load. To look for a better setting, record several and compare all of them."
-    match code:
-        case "undecided":
-            return "Fix what the flags and reasons name, record again, and compare again."
-        case "tail_worse":
-            return (
-                "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a "
-                "service without speculation. The mean hides them."
-            )
-        case "mixed":
-            return (
-                "Decide what matters more to your users: the first token or the whole answer. For a slower first "
-                "token, look at waiting requests and prompt lengths; for slower answers, at acceptance and batch size."
-            )
-        case "faster" if turned_on:
-            return "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
-        case "faster" if turned_off:
-            return "Leave speculation off for this traffic: it is faster without."
-        case "faster":
-            return "Keep the candidate's setting, and make its recording the new baseline."
-        case "slower" if turned_off:
-            return "Leave speculation on: it is slower without."
-        case "slower" if not turned_on:
-            return "Keep the baseline's setting, and look at what else differs (the flags name it)."
-        case "slower" if gain == "slower" or (gain is None and _PER_TOKEN in named["slower"]):
-            return off
-        case "slower" if named["slower"] == [_FIRST_TOKEN]:
-            return "Look at waiting requests, prompt lengths and the load: only the first token came later."
-        case "slower":
-            return "Look at what else makes requests slower: waiting requests, prompt lengths, a higher load."
-        case _ if turned_on and gain == "faster":
-            return "Keep speculation on: decoding is faster. Record longer to see it in the latencies too."
-        case _ if turned_on and gain == "slower":
-            return off
-        case "no_difference":
-            return "Choose by other things: memory, risk, throughput. These latencies do not differ."
-        case _:
-            return "Record longer: neither a difference nor the absence of one is shown. Change nothing until then."
+    if speculates == (True, False):
+        return _TURNED_OFF.get(code, _NEXT[code])
+    if speculates != (False, True):
+        return _NEXT[code]
+    if code == "faster":
+        return "Keep speculation on. Serve the baseline, and an alert fires when the speed-up disappears."
+    if code == "slower":
+        return _remedy(named["slower"], gain)
+    if code in ("no_difference", "inconclusive") and gain == "faster":
+        return "Keep speculation on: decoding is faster. Record longer to see it in the latencies too."
+    return _OFF if code in ("no_difference", "inconclusive") and gain == "slower" else _NEXT[code]
 
 
-def _revisit(found: AcceptanceChange, *, faster: bool) -> str:
-    """Say what to do about acceptance that fell while nothing became slower."""
+def _remedy(slower: list[str], gain: Direction | None) -> str:
+    """Say what to do where requests are slower with speculation. Only decoding that is slower speaks against it."""
+    if gain == "slower" or (gain is None and TITLES["time_per_output_token"] in slower):
+        return _OFF
+    if slower == [TITLES["time_to_first_token"]]:
+        return "Look at waiting requests, prompt lengths and the load: only the first token came later."
+    return "Look at what else makes requests slower: waiting requests, prompt lengths, a higher load."
+
+
+def _with_drop(found: AcceptanceChange, code: DecisionCode, headline: str, action: str) -> tuple[str, str]:
+    """Add what acceptance that fell says; what became slower comes first."""
+    if found.difference is not None:
+        headline += f"; acceptance changed by {percentage_points(found.difference.value)}"
     because = "look at what changed: models, prompts, temperature, release"
     if found.likely_causes:
         because = f"undo this and record again: {found.likely_causes[0]}"
-    if faster:
-        return f"Keep the candidate's setting: it is faster. Its drafts became worse, which costs speed-up: {because}."
-    return f"Revisit the candidate's setting: {because}."
+    if code == "faster":
+        action = (
+            f"Keep the candidate's setting: it is faster. Its drafts became worse, which costs speed-up: {because}."
+        )
+    elif code not in REGRESSIONS:
+        action = f"Revisit the candidate's setting: {because}."
+    return headline, action
 
 
-def _reasons(latency: LatencyComparison) -> Iterator[str]:
+def _of_latency(latency: LatencyComparison) -> Iterator[str]:
     title, tail = TITLES[latency.sli], latency.tail_shift
     if latency.outcome == "undecided":
         yield f"{title}: not judged: {latency.undecided_because}"
@@ -195,7 +198,14 @@ def _reasons(latency: LatencyComparison) -> Iterator[str]:
         )
 
 
-def _acceptance_reasons(found: AcceptanceChange | None) -> list[str]:
+def _of_drafts(measured: Measured | None) -> Iterator[str]:
+    if measured is not None:
+        part = "" if measured.compared_ratio >= _MOST else f", of {percent(measured.compared_ratio)} of the decoding"
+        yield f"speed-up of decoding at the same load: {times(measured.speedup)}{part}"
+        yield f"speed-up for a fixed number of clients: {times(measured.closed_loop)}"
+
+
+def _of_acceptance(found: AcceptanceChange | None) -> list[str]:
     if found is None:
         return []
     if found.undecided_because is not None or found.difference is None:

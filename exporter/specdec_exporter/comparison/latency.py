@@ -39,13 +39,15 @@ class Conditions(NamedTuple):
     """What the circumstances of two recordings let one latency conclude.
 
     ``unlike`` says why nothing. ``tail``: whether the tail counts. ``like_load`` decides instead of the mean: the ratio
-    at like load. ``paired``: both sides are of the same minutes.
+    at like load. ``paired``: both sides are of the same minutes. ``explained``: the traffic alone explains ratios of
+    the means between these two.
     """
 
     unlike: str | None = None
     tail: bool = True
     like_load: Estimate | None = None
     paired: bool = False
+    explained: tuple[float, float] = (1.0, 1.0)
 
 
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,25 +70,15 @@ class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_latency(
-    sli: Sli, baseline: Sample | None, candidate: Sample | None, policy: Policy, conditions: Conditions
+    sli: Sli, baseline: Sample, candidate: Sample, policy: Policy, conditions: Conditions
 ) -> LatencyComparison:
     """Compare one SLI under ``conditions``."""
-    sides = (baseline, candidate)
-    before, after = (side.mean if side else None for side in sides)
+    before, after = baseline.mean, candidate.mean
     means = ratio(after, before, policy.chance, paired=conditions.paired)
-    tail = distribution.tail_shift(candidate, baseline, policy) if baseline and candidate else None
-    requests = Pair(*(side.whole.count if side else None for side in sides))
-    deciding = conditions.like_load or means
-    body = direction(deciding, policy.latency)
-    why = conditions.unlike or _too_few(requests, policy.latency)
-    if body is None and why is None:
-        few = min((len(side.blocks) for side in sides if side), default=0) < policy.chance.fewest_batches
-        why = "how far chance moved it is not known: " + (
-            "a recording is too short" if few else "one stall decides, or it scatters too widely"
-        )
-    outcome: Outcome = "undecided" if why or body is None else body
-    if outcome not in ("undecided", "slower") and conditions.tail and tail is not None and tail.shifted:
-        outcome = "tail_worse"
+    tail = distribution.tail_shift(candidate, baseline, policy)
+    requests = Pair(baseline.whole.count or None, candidate.whole.count or None)
+    body = direction(conditions.like_load or means, policy.latency, conditions.explained)
+    why = conditions.unlike or _too_few(requests, policy.latency) or (_UNKNOWN if body is None else None)
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -94,26 +86,38 @@ def compare_latency(
         mean_ratio=means,
         like_load_ratio=conditions.like_load,
         quantiles=tuple(
-            QuantileComparison(share, *(distribution.quantile(side.whole, share) if side else None for side in sides))
+            QuantileComparison(share, *(distribution.quantile(side.whole, share) for side in (baseline, candidate)))
             for share in QUANTILES
         ),
         tail_shift=tail,
-        outcome=outcome,
+        outcome=_outcome(None if why else body, tail if conditions.tail else None),
         undecided_because=why,
     )
 
 
-def direction(found: Estimate | None, policy: LatencyPolicy) -> Direction | None:
+def _outcome(body: Direction | None, tail: Shift | None) -> Outcome:
+    """Return the outcome of a body that may be judged, and of a tail that counts."""
+    if body is None:
+        return "undecided"
+    return "tail_worse" if tail is not None and tail.shifted and body != "slower" else body
+
+
+_UNKNOWN: Final = "how far chance moved it is not known: a recording is too short, or scatters widely, or has one stall"
+
+
+def direction(
+    found: Estimate | None, policy: LatencyPolicy, explained: tuple[float, float] = (1.0, 1.0)
+) -> Direction | None:
     """Return the direction of a ratio of latencies; ``None`` without an interval.
 
-    One that differs needs an interval without 1, and a ratio that matters. No difference needs an interval that leaves
-    none to be found.
+    One that differs needs an interval without 1, and a ratio that matters beyond what the traffic explains. No
+    difference needs an interval that leaves none to be found.
     """
     if found is None or found.low is None or found.high is None:
         return None
-    if found.high < 1.0 and found.value * policy.speedup_min <= 1.0:
+    if found.high < 1.0 and found.value * policy.speedup_min <= explained[0]:
         return "faster"
-    if found.low > 1.0 and found.value >= policy.slowdown_min:
+    if found.low > 1.0 and found.value >= policy.slowdown_min * explained[1]:
         return "slower"
     none_left = found.low * policy.speedup_min >= 1.0 and found.high <= policy.slowdown_min
     return "no_difference" if none_left else "inconclusive"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +13,7 @@ from specdec_exporter.comparison.distribution import Sample, requests_needed
 from specdec_exporter.comparison.latency import SLIS, Sli
 from specdec_exporter.comparison.traffic import Difference
 from specdec_exporter.errors import ComparisonError
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.quantization import quantization_of, without_precision
 from specdec_exporter.predictor.speculativeconfig import given_config
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
@@ -56,11 +58,13 @@ class Flag(msgspec.Struct, frozen=True):
     action: str
 
 
-def sample_of(recording: Baseline, sli: Sli) -> Sample | None:
-    """Return an SLI of a recording with its blocks of time; ``None`` if it was not recorded."""
-    whole = getattr(recording, f"{sli}_seconds")
-    blocks = (getattr(block, f"{sli}_seconds") for block in recording.blocks)
-    return Sample(whole, tuple(block for block in blocks if block is not None)) if whole else None
+def sample_of(recording: Baseline, sli: Sli) -> Sample:
+    """Return an SLI of a recording with its blocks of time; without requests if it was not recorded."""
+    found = [getattr(each, f"{sli}_seconds") for each in (recording, *recording.blocks)]
+    return Sample(found[0], tuple(block for block in found[1:] if block)) if found[0] else _NOTHING
+
+
+_NOTHING: Final = Sample(Histogram((math.inf,), (0.0,), 0.0))
 
 
 def speculates(recording: Baseline) -> bool:
@@ -92,8 +96,7 @@ def refuse_unlike(baseline: Baseline, candidate: Baseline) -> None:
             f"{candidate.name}. If both names mean the same model, give both files the same `model`"
         )
     before, after = (
-        [TITLES[sli] for sli in SLIS if (found := sample_of(side, sli)) and found.whole.count]
-        for side in (baseline, candidate)
+        [TITLES[sli] for sli in SLIS if sample_of(side, sli).whole.count] for side in (baseline, candidate)
     )
     if not set(before) & set(after):
         raise ComparisonError(
@@ -200,8 +203,8 @@ def _traffic(traffic: Difference, *, like_load: bool) -> Iterator[Flag]:
 def _requests(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
     """Yield which latencies have too few requests."""
     least = policy.latency.min_requests
-    counts = {sli: found.whole.count for sli in SLIS if (found := sample_of(side, sli))}
-    if few := {sli: count for sli, count in counts.items() if count < least}:
+    counts = {sli: sample_of(side, sli).whole.count for sli in SLIS}
+    if few := {sli: count for sli, count in counts.items() if 0.0 < count < least}:
         slis = ", ".join(TITLES[sli] for sli in few)
         words = f"{name} has {min(few.values()):,.0f} requests of {slis}: fewer than {least} decide nothing"
         yield Flag("too_few_requests", words, f"Record longer; a P99 needs {requests_needed(0.99)} requests.")
@@ -210,14 +213,14 @@ def _requests(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
 def _latencies(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
     """Yield which latencies are missing or have other buckets."""
     for sli in SLIS:
-        before, after = sample_of(baseline, sli), sample_of(candidate, sli)
-        if before is None or after is None:
-            missing = [name for name, side in (("baseline", before), ("candidate", after)) if side is None]
+        before, after = (sample_of(side, sli).whole for side in (baseline, candidate))
+        if not before.count or not after.count:
+            missing = [name for name, side in (("baseline", before), ("candidate", after)) if not side.count]
             since = "vLLM has it since 0.11.0. " if sli == "time_per_output_token" else ""
             action = f"{since}Record both with a release that has it."
             yield Flag("sli_missing", f"{' and '.join(missing)} without {TITLES[sli]}", action)
-        elif before.whole.bounds != after.whole.bounds:
-            common = len({*before.whole.bounds} & {*after.whole.bounds}) - 1
+        elif before.bounds != after.bounds:
+            common = len({*before.bounds} & {*after.bounds}) - 1
             words = f"{TITLES[sli]} has different buckets: its tail is compared at the {common} common boundaries"
             yield Flag("buckets_differ", words, "Record both with the same --custom-histogram-buckets.")
 

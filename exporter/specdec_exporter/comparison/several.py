@@ -13,7 +13,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, advise
-from specdec_exporter.comparison.byload import Line, lines_by_load, seconds_per_token, sum_by_load
+from specdec_exporter.comparison.byload import Line, lines_by_load, seconds_per_token
 from specdec_exporter.comparison.choice import Choice, choose
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.likeness import is_plain
@@ -46,8 +46,7 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
     lines = lines_by_load(plain, candidates, policy)
-    step_seconds = sum_by_load(candidates, lambda load: load.step_seconds)
-    choices = choose(lines, step_seconds, seconds_per_token(plain), policy)
+    choices = choose(lines, seconds_per_token(plain), policy)
     return Several(
         comparisons=tuple(compare(plain, each, policy) for each in candidates),
         lines=lines,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from specdec_exporter.baseline.file import Baseline, Block
+from specdec_exporter.comparison.distribution import quantile
 from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.comparison.latency import Conditions, Sli
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
@@ -35,13 +38,18 @@ class Traffic(NamedTuple):
 class Difference(NamedTuple):
     """How the traffic of two sides differs, in words; ``None``: it does not, as far as is known.
 
-    ``other_prompts``: prompts are so much longer, or shorter, that speculation gains differently.
+    ``shared`` says how two replicas shared it. ``other_prompts``: prompts are so much longer, or shorter, that
+    speculation gains differently. ``demand`` and ``lengths`` are ratios of what was asked for per second, and of the
+    tokens of a prompt and of an answer.
     """
 
     load: str | None
+    shared: str | None
     prompts: str | None
     answers: str | None
     other_prompts: str | None
+    demand: tuple[Estimate, ...]
+    lengths: tuple[Estimate, ...]
 
 
 def requests_of(recording: Baseline) -> float | None:
@@ -86,21 +94,48 @@ def difference(baseline: Baseline, candidate: Baseline, policy: Policy, *, paire
     """
     before, after = traffic_of(baseline), traffic_of(candidate)
     found = [ratio(*pair, policy.chance) for pair in zip(after, before, strict=True)]
-    rates, in_flight, lengths = found[:2], found[2], found[3:]
-    if paired:
-        rates = [each and Estimate(each.value, None, None) for each in rates]
-    load = f"{before} in the baseline, {after} in the candidate" if _busier(rates, in_flight, policy.latency) else None
-    words = [
-        f"the mean {what} has {one.value:.0f} tokens in the baseline, {other.value:.0f} in the candidate"
-        if one and other and length and (_more(length, policy.latency) or _more(length.inverse(), policy.latency))
-        else None
-        for what, one, other, length in zip(("prompt", "answer"), before[3:], after[3:], lengths, strict=True)
-    ]
-    prompts = other_prompts(candidate.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency)
-    return Difference(load, words[0], words[1], prompts)
+    demand = tuple(Estimate(each.value, None, None) if paired else each for each in found[:2] if each)
+    sides = f"{before} in the baseline, {after} in the candidate"
+    busier = _busier(demand, found[2], policy.latency)
+    return Difference(
+        load=sides if busier else None,
+        shared=None if busier or not paired else sides,
+        prompts=_lengths("prompt", (before.prompt_tokens, after.prompt_tokens), found[3], policy.latency)
+        or _apart("prompt", baseline.prompt_length, candidate.prompt_length),
+        answers=_lengths("answer", (before.generation_tokens, after.generation_tokens), found[4], policy.latency)
+        or _apart("answer", baseline.generation_length, candidate.generation_length),
+        other_prompts=other_prompts(candidate.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency),
+        demand=demand,
+        lengths=tuple(each for each in found[3:] if each),
+    )
 
 
-def _busier(rates: list[Estimate | None], in_flight: Estimate | None, policy: LatencyPolicy) -> bool:
+def _lengths(
+    what: str, sides: tuple[Figure | None, Figure | None], found: Estimate | None, policy: LatencyPolicy
+) -> str | None:
+    """Say that mean lengths certainly differ."""
+    one, other = sides
+    if not one or not other or not found or not (_more(found, policy) or _more(found.inverse(), policy)):
+        return None
+    return f"the mean {what} has {one.value:.0f} tokens in the baseline, {other.value:.0f} in the candidate"
+
+
+def _apart(what: str, before: Histogram | None, after: Histogram | None) -> str | None:
+    """Say that lengths of one mean are spread differently: the buckets around P50 or P90 do not overlap."""
+    if before is None or after is None:
+        return None
+    for share in (0.5, 0.9):
+        sides = [("baseline", quantile(before, share)), ("candidate", quantile(after, share))]
+        for (name, one), (longer, other) in (sides, sides[::-1]):
+            limit = one.high_seconds if one else None
+            if limit is not None and other and other.low_seconds is not None and limit <= other.low_seconds:
+                return (
+                    f"P{share * 100:g} of the {what}s is at most {limit:.0f} tokens in the {name}, more in the {longer}"
+                )
+    return None
+
+
+def _busier(rates: Sequence[Estimate], in_flight: Estimate | None, policy: LatencyPolicy) -> bool:
     """Whether one side served more and had more in flight.
 
     More served with fewer in flight, or as many, is a faster server and no higher load. The number in flight wanders
@@ -119,14 +154,14 @@ def _busier(rates: list[Estimate | None], in_flight: Estimate | None, policy: La
 
 
 def _more(found: Estimate, policy: LatencyPolicy) -> bool:
-    """Whether a ratio is above 1 beyond chance and matters; where chance is not known, the tolerance decides."""
-    if found.low is None:
-        return found.value > 1.0 + policy.traffic_tolerance
-    return found.low > 1.0 and found.value > policy.slowdown_min
+    """Whether a ratio certainly matters; where chance is not known, the tolerance decides."""
+    return found.value > 1.0 + policy.traffic_tolerance if found.low is None else found.low > policy.slowdown_min
 
 
 def conditions(found: Difference, like_load: Estimate | None, *, paired: bool = False) -> dict[Sli, Conditions]:
     """Return what each latency may conclude. ``like_load`` is the speed-up at loads that both sides had.
+
+    A difference in traffic that is not certain may still explain as large a ratio of latencies.
 
     Prompts lengthen the time to first token, prompts and answers the whole. Time per output token is a mean over the
     answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers, and long prompts that
@@ -135,12 +170,21 @@ def conditions(found: Difference, like_load: Estimate | None, *, paired: bool = 
     load = "the loads differ" if found.load else None
     prompts = "prompts differ in length" if found.prompts else None
     lengths = prompts or ("answers differ in length" if found.answers else None)
-    of_tokens = Conditions(tail=lengths is None, paired=paired)
+    demand = _range(found.demand)
+    of_tokens = Conditions(None, lengths is None, paired=paired, explained=demand)
     if load:
         unlike = None if like_load else f"{load}, and step times at a load of both sides are not known"
         of_tokens = Conditions(unlike, tail=False, like_load=like_load.inverse() if like_load else None)
     return {
         "time_per_output_token": of_tokens,
-        "time_to_first_token": Conditions(load or prompts, tail=lengths is None, paired=paired),
-        "request_latency": Conditions(load or lengths, paired=paired),
+        "time_to_first_token": Conditions(
+            load or prompts, lengths is None, paired=paired, explained=_range(found.demand, found.lengths[:1])
+        ),
+        "request_latency": Conditions(load or lengths, paired=paired, explained=_range(found.demand, found.lengths)),
     }
+
+
+def _range(*kinds: Sequence[Estimate]) -> tuple[float, float]:
+    """Return the smallest and the largest product of one ratio of each kind, or of 1."""
+    values = [[1.0, *(each.value for each in kind)] for kind in kinds]
+    return math.prod(map(min, values)), math.prod(map(max, values))

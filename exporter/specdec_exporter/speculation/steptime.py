@@ -139,13 +139,15 @@ class _Point(NamedTuple):
         return math.fsum(one * other for one, other in zip(line, self.regressors, strict=True))
 
 
-_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size))
+# Reading prompts is never all of a step: without the other two, a step without prompts would take no time.
+_SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size) if chosen != (2,))
+_EXPLAINS_MORE: Final = 1.0 + 1e-9  # at one load with prompts of one length, all lines explain the same: the first one
 
 
 def _fitted(points: Sequence[_Point]) -> Line | None:
     """Return the line of least squares with no negative part: relative errors, weighted by steps.
 
-    Three parameters have seven subsets, each in closed form; the best one whose parts are all positive is the answer.
+    Three parameters have few subsets, each in closed form; the best one whose parts are all positive is the answer.
     Squares of relative errors pull the line below the mean, so it is brought back to the sum of all seconds.
     """
     rows = [(point.steps, [each / point.seconds for each in point.regressors]) for point in points]
@@ -157,7 +159,7 @@ def _fitted(points: Sequence[_Point]) -> Line | None:
         if part is None or min(part) < 0.0:
             continue
         gain = math.fsum(right[i] * value for i, value in zip(chosen, part, strict=True))
-        if gain > explained:
+        if gain > explained * _EXPLAINS_MORE:
             found = dict(zip(chosen, part, strict=True))
             best, explained = Line(*(found.get(i, 0.0) for i in range(3))), gain
     if best is None:
@@ -250,7 +252,8 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
             return None
         if unknown:
             return Estimate(now.value, None, None)
-        return (now * plain.doubt(policy)).of_two_runs(policy.chance)
+        # What the minutes had in common moved both sides off the line alike.
+        return (now if paired else now * plain.doubt(policy)).of_two_runs(policy.chance)
 
     slowdown, speedup, closed = ratio(_Sums.slowdown), ratio(_Sums.speedup), ratio(_Sums.closed_loop)
     if slowdown is None or speedup is None or closed is None:

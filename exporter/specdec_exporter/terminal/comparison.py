@@ -42,8 +42,8 @@ _STYLE: dict[DecisionCode, str] = {
     "undecided": "blue",
 }
 _LEGEND: Final = (
-    "( ) is the range that chance leaves in 95 of 100 comparisons; without it, chance is not known. A ratio below 1 is "
-    "faster. A speed-up above 1 is faster."
+    "The true value lies in ( ) in 95 of 100 comparisons; without ( ), chance is not known. Of latencies a ratio below "
+    "1 is faster, of speed-ups one above 1."
 )
 _QUANTILES: Final = "Quantiles are interpolated; the bucket boundaries around them are in [ ]."
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
@@ -65,7 +65,7 @@ def _main(comparison: Comparison) -> Iterator[Section]:
     columns = ("", "baseline", "candidate", "candidate / baseline", "")
     yield Section("Mean latencies", [_latency(each) for each in comparison.latencies if _recorded(each)], columns)
     if speedups := list(_speedups(comparison.speedup)):
-        yield Section("Speed-up", speedups, ("", "", ""))
+        yield Section("Speed-up", speedups, ("", ""))
     yield Section("Recordings", _recordings(comparison))
 
 
@@ -170,16 +170,16 @@ def quantile(found: Quantile | None) -> str:
 
 def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
     if speedup.at_like_load is not None and speedup.concurrency is not None:
-        load = f"{speedup.concurrency:.1f} requests in decode"
-        yield "decoding, at the same load", times(speedup.at_like_load), load
+        yield "decoding, at the same load", times(speedup.at_like_load)
+        yield "load, requests in decode", f"{speedup.concurrency:.1f}"
     if speedup.closed_loop is not None:
-        yield "decoding, for a fixed number of clients", times(speedup.closed_loop), ""
+        yield "decoding, fixed number of clients", times(speedup.closed_loop)
     if speedup.realised is not None and speedup.realised_from is not None:
-        yield f"{TITLES[speedup.realised_from]}, as recorded", times(speedup.realised), ""
+        yield f"{TITLES[speedup.realised_from]}, as recorded", times(speedup.realised)
     if speedup.break_even_acceptance_ratio is not None:
-        yield "acceptance that breaks even", _interval(speedup.break_even_acceptance_ratio, percent), ""
+        yield "acceptance that breaks even", _interval(speedup.break_even_acceptance_ratio, percent)
     if speedup.break_even_acceptance_length is not None:
-        yield "acceptance length that breaks even", _interval(speedup.break_even_acceptance_length, decimal), ""
+        yield "acceptance length that breaks even", _interval(speedup.break_even_acceptance_length, decimal)
 
 
 def _draft_length(side: Side) -> str:

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.advice import Advice, AdviceCode
+from specdec_exporter.comparison.advice import Advice, AdviceCode, shown
 from specdec_exporter.comparison.byload import AtLoad, Line
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import times
@@ -72,7 +72,7 @@ def _speedups(several: Several) -> Section:
             times(line.speedup_at(choice.concurrency)) + (" *" if line.recording == fastest else "")
             for line in several.lines
         )
-        rows.append((f"{choice.concurrency:g}", *cells))
+        rows.append((shown(choice.concurrency), *cells))
     return Section("Speed-up by load", rows, ("load", *(line.recording for line in several.lines)))
 
 
@@ -108,7 +108,7 @@ def _mean(side: Side, comparison: Comparison, sli: Sli) -> str:
 def _step(at: AtLoad, line: Line) -> tuple[str, ...]:
     cost = at.draft_cost_ratio
     return (
-        f"{at.concurrency:g}",
+        shown(at.concurrency),
         line.recording,
         decimal(at.tokens_per_step),
         seconds(at.step_seconds),
