@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,21 +36,29 @@ _WARM_UP_CLIENTS: Final = 12
 _TIMEOUT_SECONDS: Final = 10.0
 
 
-def scenario(k: int) -> Scenario:
-    """A draft model with ``k`` draft tokens per step, or no speculation for 0."""
-    return Scenario(name=f"k{k}" if k else "off", method="draft_model" if k else None, k=k, phases=())
+def scenario(k: int, method: str = "draft_model") -> Scenario:
+    """A draft model, or another method, with ``k`` draft tokens per step; no speculation for 0."""
+    return Scenario(name=f"{method}-k{k}" if k else "off", method=method if k else None, k=k, phases=())
 
 
-def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
+def server(
+    k: int,
+    installation: Installation,
+    *,
+    models: Path,
+    directory: Path,
+    arguments: Sequence[str] = (),
+    method: str = "draft_model",
+) -> Server:
     """A server with ``k`` draft tokens per step, which keeps its files in a folder of its own in ``directory``."""
-    kind = scenario(k)
+    kind = scenario(k, method)
     own = directory / kind.name
     own.mkdir()
     return Server(
         installation,
         models=models,
         directory=own,
-        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS)),
+        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS), *arguments),
         environment=_ENVIRONMENT,
     )
 
@@ -91,6 +100,23 @@ def clients(server: Server, number: int, prompts: Sequence[Prompt], *, max_token
             ended.set()
     for each in sending:
         each.result()
+
+
+@contextlib.contextmanager
+def in_turn(server: Server, phases: Sequence[tuple[int, Sequence[Prompt]]], seconds: float) -> Iterator[None]:
+    """Send the traffic of one phase after the other, each a number of clients and their prompts, for ``seconds``."""
+
+    def send() -> None:
+        for number, sent in phases:
+            with clients(server, number, sent):
+                time.sleep(seconds)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        sending.join()
 
 
 def prompts(share: float) -> tuple[Prompt, ...]:
