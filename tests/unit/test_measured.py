@@ -23,13 +23,13 @@ from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.view import ModelBenefit
-from specdec_exporter.speculation.cost import step_times
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.steptime import step_times
 from specdec_exporter.speculation.verdict import Verdict
 
-COST = load_policy().cost
+POLICY = load_policy()
 GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
 # The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.
 PLAIN_STEP_SECONDS = 1 / 47.84
@@ -84,10 +84,10 @@ def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny")
     recorder = Recorder(server.snapshot(), clock.monotonic())
     for requests, seconds in loads:
         for index in range(intervals):
-            server.run(5.0, seconds * (1.0 + 0.01 * (-1) ** index), requests)
-            clock.advance(5.0)
+            server.run(15.0, seconds * (1.0 + 0.01 * (-1) ** index), requests)
+            clock.advance(15.0)
             recorder.observe(server.snapshot(), clock.monotonic())
-    found = step_times(recorder.increases().by_load, COST)
+    found = step_times(recorder.increases().intervals, POLICY)
     return DecodingBaseline(None, 0.0, speculative=False, model_name=model, step_times=found)
 
 
@@ -184,7 +184,7 @@ def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
         server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
         server.clock.advance(15.0)
         state.observe_snapshot(server.snapshot())
-    return judge(state.evidence(), load_policy()).verdict
+    return judge(state.evidence(), POLICY).verdict
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_a_speed_up_within_chance_is_no_good_news_whatever_is_accepted(rate: flo
 
 
 def test_the_step_time_of_the_same_load_counts() -> None:
-    baseline = plain((1.0, 0.02), (4.0, 0.02), (16.0, 0.04))
-    for requests, step in ((1.0, 0.02), (4.0, 0.02), (8.0, 0.02 + 0.02 / 3), (16.0, 0.04)):
+    baseline = plain((1.0, 0.02), (4.0, 0.023), (16.0, 0.035))
+    for requests, step in ((1.0, 0.02), (4.0, 0.023), (8.0, 0.027), (16.0, 0.035), (30.0, 0.049)):
         state = watched((0.5, 0.4), 1.2 * step, baseline=baseline, requests=requests)
         cost = known(state.cost)
         assert cost.concurrency == pytest.approx(requests)
@@ -225,14 +225,37 @@ def test_the_step_time_of_the_same_load_counts() -> None:
         assert cost.speedup.value == pytest.approx(1.9 / 1.2, rel=0.01)
 
 
-def test_a_load_that_the_baseline_does_not_have_is_not_compared() -> None:
-    state = watched((0.5, 0.4), 0.05, baseline=STEPS_OF_20_MS, requests=30.0)
-    assert state.cost is None
-    status = state.status()
+def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_news() -> None:
+    status = watched((0.9, 0.8), 0.05, baseline=STEPS_OF_20_MS, requests=30.0).status()
     assert (status.measured, status.break_even.basis) == (None, "assumed")
-    assert "record the baseline without speculation at this load too" in status.verdict.action
+    verdict = status.verdict
+    assert (verdict.code, verdict.basis) == ("watch", "assumed")
+    assert verdict.headline == "Acceptance is good; whether it pays is not measured"
+    assert verdict.reasons[0] == (
+        "speed-up not known: 30.0 requests are in decode at a time, the baseline has 1.0 to 1.0"
+    )
+    assert verdict.action == "To know, record the baseline without speculation at this load too."
     (row,) = status.by_load
     assert (row.concurrency, row.speedup) == (32, None)
+
+
+def test_before_there_are_enough_steps_good_acceptance_is_no_good_news() -> None:
+    verdict = watched((0.9, 0.8), 0.5, baseline=STEPS_OF_20_MS, seconds=90.0).status().verdict
+    assert verdict.code == "watch"
+    assert verdict.reasons[0] == "speed-up not known: only 180 decoding steps so far, 200 are needed"
+    assert verdict.action == "To know, wait for more traffic."
+
+
+def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
+    state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
+    for index in range(20):
+        server.run(15.0, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
+        server.clock.advance(15.0)
+        state.observe_snapshot(server.snapshot())
+    verdict = judge(state.evidence(), POLICY).verdict
+    assert (verdict.code, verdict.basis) == ("watch", "measured")
+    assert verdict.headline == "The measurement does not tell yet whether speculation pays"
+    assert "(not known: one stall took most of the time of all steps)" in verdict.reasons[0]
 
 
 def test_a_baseline_of_another_model_measures_nothing() -> None:
@@ -285,9 +308,9 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
 
 def test_intervals_with_preemptions_are_left_out() -> None:
     state, server = beginning()
-    run(state, server, 6, 0.025)
+    run(state, server, 10, 0.025)
     run(state, server, 1, 3.0, preemptions=1.0)
-    run(state, server, 6, 0.025)
+    run(state, server, 10, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
 
 

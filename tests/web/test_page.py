@@ -38,7 +38,7 @@ from specdec_exporter.serving.status import (
 )
 from specdec_exporter.speculation.benefit import Basis, BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
@@ -145,6 +145,7 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
 
 MEASURED = Measurement(
     speedup=Estimate(1.84, 1.79, 1.90),
+    closed_loop=Estimate(1.71, 1.66, 1.77),
     draft_cost_ratio=Estimate(0.07, 0.06, 0.08),
     concurrency=6.4,
     compared_ratio=1.0,

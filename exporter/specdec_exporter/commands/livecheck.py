@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
@@ -39,7 +40,7 @@ from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
-from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.verdict import Finding, Level
 from specdec_exporter.terminal.baseline import time_progress
 from specdec_exporter.terminal.check import print_examination
@@ -51,6 +52,7 @@ _SEVERITY = (EXIT_CODES["PASS"], EXIT_CODES["WARN"], EXIT_CODES["FAIL"])
 _ANSWERED = frozenset({"http_status", "not_metrics", "redirect"})
 # Readings between the first and the last show that the predictor drafts all the time, and did not restart.
 _READING_SECONDS = 15.0
+_INTERVAL_SECONDS = 5.0  # of a speed-up, if somebody waits for it
 _SHORT_SECONDS = 5.0  # needs no progress
 
 
@@ -85,12 +87,16 @@ async def check(
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
     report, stderr = _Report(output, reference, stdout or sys.stdout), stderr or sys.stderr
-    state = PredictorState("predictor", without_credentials(url), window_seconds=max(300.0, window_seconds))
+    policy = load_policy()
     seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
-        # A measured speed-up needs several intervals.
-        reading_seconds = state.policy.cost.interval_seconds
-        seconds = max(seconds, state.policy.cost.min_intervals * reading_seconds)
+        # A measured speed-up needs several intervals. Short ones do: the line of the baseline holds for any length.
+        reading_seconds = min(policy.cost.interval_seconds, _INTERVAL_SECONDS)
+        policy = replace(policy, cost=replace(policy.cost, interval_seconds=reading_seconds))
+        seconds = max(seconds, policy.chance.fewest_batches * reading_seconds)
+    state = PredictorState(
+        "predictor", without_credentials(url), window_seconds=max(300.0, window_seconds), policy=policy
+    )
     window = Window(seconds, reading_seconds, stop or asyncio.Event())
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)

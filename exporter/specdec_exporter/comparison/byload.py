@@ -59,10 +59,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 _NOTHING: Final = Load(0.0, Counts())
 _LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
 _MOST_POWER: Final = 11  # 2048 requests in decode
-# Intervals within the first of these factors of a load tell its step times if they differ by the span; else those
-# farther away tell how the step time grows.
-_NEAR: Final = (3.0, 9.0, 27.0)
-_SPAN: Final = 2.0
 
 
 def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> tuple[Line, ...]:
@@ -73,7 +69,7 @@ def lines_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Polic
     generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
     far from its own.
     """
-    every = [_Recorded.of(each) for each in (plain, *candidates)]
+    every = [_Recorded.of(each, policy) for each in (plain, *candidates)]
     prompts = math.fsum(each.whole.counts.prompt_tokens or 0.0 for each in every)
     per_token = ratio(prompts, math.fsum(each.whole.tokens for each in every)) or 0.0
     by_load = [_row(power, load, per_token * load, every, policy) for power, load in _grid(every, policy)]
@@ -97,20 +93,22 @@ def seconds_per_token(recording: Baseline) -> float | None:
 
 
 class _Recorded(NamedTuple):
-    """A recording with the sums of its intervals: of all, and of those around each power of two."""
+    """A recording with its step times, and the sums of its intervals: of all, and of those around each power of two."""
 
     recording: Baseline
+    times: StepTimes | None
     whole: Load
     octaves: Mapping[int, Load]
 
     @classmethod
-    def of(cls, recording: Baseline) -> _Recorded:
+    def of(cls, recording: Baseline, policy: Policy) -> _Recorded:
         found: dict[int, Load] = {}
         for load in recording.intervals:
             if load.ran:
                 power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
                 found[power] = found.get(power, _NOTHING) + load
-        return cls(recording, sum(found.values(), _NOTHING), found)
+        times = step_times(recording.intervals, policy, per_token=True)
+        return cls(recording, times, sum(found.values(), _NOTHING), found)
 
 
 def _grid(every: Sequence[_Recorded], policy: Policy) -> Iterator[tuple[int, float]]:
@@ -124,9 +122,8 @@ def _grid(every: Sequence[_Recorded], policy: Policy) -> Iterator[tuple[int, flo
 
 def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], policy: Policy) -> list[AtLoad]:
     """Return what each candidate does at a load, ``prompts`` tokens are read in the time of a token."""
-    times = [_times_near(load, each.recording.intervals, policy) for each in every]
-    rate = _prompt_rate(load, prompts, [each for each in times if each is not None])
-    plain, *others = (each.at(load, rate, policy) if each else None for each in times)
+    rate = _prompt_rate(load, prompts, [each.times for each in every if each.times])
+    plain, *others = (each.times.at(load, rate, policy) if each.times else None for each in every)
     row = []
     for own, each in zip(others, every[1:], strict=True):
         here = each.octaves.get(power, _NOTHING)
@@ -136,20 +133,6 @@ def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], po
         partly = each.recording.adaptive_verification
         row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if partly else at)
     return row
-
-
-def _times_near(concurrency: float, loads: Sequence[Load], policy: Policy) -> StepTimes | None:
-    """Fit the step times of a recording to the intervals nearest to a load; to all of them if these are too few.
-
-    Step times are flat while memory decides, and grow with the load where arithmetic does: one line over a ramp of
-    loads is off by a third in the bend, and lines over a few octaves by a few percent.
-    """
-    for factor in _NEAR:
-        near = [load for load in loads if load.ran and 1.0 / factor <= load.concurrency / concurrency <= factor]
-        found = [load.concurrency for load in near]
-        if found and max(found) >= _SPAN * min(found) and (times := step_times(near, policy, per_token=True)):
-            return times
-    return step_times(loads, policy, per_token=True)
 
 
 def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:

@@ -25,7 +25,8 @@ from specdec_exporter.speculation.acceptance import mean_draft_length, ratio
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.steptime import Measured, measure, step_times
+from specdec_exporter.speculation.speedup import Measured, measure
+from specdec_exporter.speculation.steptime import step_times
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):

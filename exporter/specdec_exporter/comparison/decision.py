@@ -13,7 +13,7 @@ from specdec_exporter.comparison.likeness import TITLES
 from specdec_exporter.formatting import percent, percentage_points, seconds
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import LatencyPolicy
-from specdec_exporter.speculation.steptime import Measured
+from specdec_exporter.speculation.speedup import Measured
 
 DecisionCode = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "mixed", "undecided"]
 REGRESSIONS: frozenset[DecisionCode] = frozenset({"slower", "tail_worse", "mixed"})

@@ -162,12 +162,7 @@ class OpenAccount:
             engines=tuple(engines.items()),
             num_speculative_tokens=self._num_speculative_tokens,
             lifetime=lifetime,
-            spread=self._spread.spread(
-                PERCENTILES,
-                summed.acceptance_ratio if summed else None,
-                summed.per_position if summed else (),
-                summed.mean_draft_length if summed else None,
-            ),
+            spread=self._spread.spread(PERCENTILES),
             best=self._best,
             worst=self._worst,
             history=self._series.ratios(HISTORY_PARTS),

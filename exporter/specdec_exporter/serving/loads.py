@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.cost import StepTimes
 from specdec_exporter.speculation.load import Load, bin_of
-from specdec_exporter.speculation.policy import CostPolicy
+from specdec_exporter.speculation.policy import CostPolicy, Policy
+from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.windows import Sample
+
+_EARLY = 0.9  # scrapes are not quite regular: every one of a scrape interval as long as an interval ends one
 
 
 class EngineLoads:
@@ -22,9 +25,9 @@ class EngineLoads:
         self._kept: deque[tuple[float, Load]] = deque()  # by their ends
 
     @property
-    def loads(self) -> list[Load]:
-        """The intervals, in the order of time."""
-        return [load for _, load in self._kept]
+    def ended(self) -> Iterable[tuple[float, Load]]:
+        """The intervals with their ends, monotonic seconds, in the order of time."""
+        return self._kept
 
     def interrupt(self) -> None:
         """Begin the next interval anew: the last sample was of another process."""
@@ -38,7 +41,7 @@ class EngineLoads:
         start, load = self._start, None
         if start is None or not start.settled:
             self._start = sample
-        elif sample.at - start.at >= self.shortest:
+        elif sample.at - start.at >= _EARLY * self.shortest:
             self._start = sample
             if sample.at - start.at <= self._seconds:
                 load = Load(sample.at - start.at, sample.totals - start.totals)
@@ -50,24 +53,24 @@ class EngineLoads:
 
 @dataclass(slots=True)
 class LoadTotals:
-    """One bin. ``compared_seconds`` are the seconds of steps at a load that the baseline without speculation has too;
-    ``plain_seconds`` are those that the same tokens would have taken there.
+    """One bin. ``compared_seconds``: of its steps at loads and rates of prompts near those of the baseline without
+    speculation. ``plain_seconds``: what the same tokens would have taken there.
     """
 
     load: Load = field(default_factory=lambda: Load(0.0, Counts()))
     compared_seconds: float = 0.0
     plain_seconds: float = 0.0
 
-    def add(self, load: Load, plain: StepTimes | None) -> None:
+    def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
         """Add what one engine did in an interval."""
         self.load += load
-        if plain is not None and (like := plain.at(load.concurrency)) is not None:
+        if plain is not None and plain.covers(load.concurrency) and plain.covers_prompts(load.prompt_rate):
             self.compared_seconds += load.step_seconds
-            self.plain_seconds += load.tokens * like.seconds.value
+            self.plain_seconds += load.tokens * plain.seconds(load.concurrency, load.prompt_rate, policy)
 
     @property
     def speedup(self) -> float | None:
-        """The speed-up at like load; ``None`` if nothing was compared."""
+        """The speed-up at this load; ``None`` if nothing was compared."""
         return self.plain_seconds / self.compared_seconds if self.compared_seconds > 0 else None
 
 
@@ -77,10 +80,10 @@ class LoadCounters:
     def __init__(self) -> None:
         self._bins: dict[int, LoadTotals] = {}
 
-    def add(self, load: Load, plain: StepTimes | None) -> None:
+    def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
         """Add an interval of one engine, unless it tells nothing about the cost of steps."""
         if load.tells_the_cost:
-            self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain)
+            self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain, policy)
 
     def bins(self) -> list[tuple[int, LoadTotals]]:
         """Return the bins that had load, by the bound of their concurrency."""

@@ -8,8 +8,8 @@ from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.facts import warning_counts
+from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -64,9 +64,10 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(found) if found else None
 
 
-def _measurement(cost: MeasuredCost) -> Measurement:
+def _measurement(cost: Measured) -> Measurement:
     return Measurement(
         speedup=cost.speedup,
+        closed_loop=cost.closed_loop,
         draft_cost_ratio=cost.draft_cost_ratio,
         concurrency=cost.concurrency,
         compared_ratio=cost.compared_ratio,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.events import (
@@ -26,12 +27,13 @@ from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.tracks import MOST_SAMPLES, EngineTrack, samples_each
 from specdec_exporter.serving.view import PredictorView
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.cost import StepTimes, measure
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import timed_counts_of
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.logtotals import engine_label
+from specdec_exporter.speculation.speedup import measure, why_unknown
+from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
 from specdec_exporter.speculation.windows import SampleRing
 
@@ -121,7 +123,7 @@ class PredictorState(PredictorView):
             if model not in self.loads and len(self.loads) >= bounds.ENGINES:
                 shown = set(self.model_names)
                 self.loads = {name: loads for name, loads in self.loads.items() if name in shown}
-            self.loads.setdefault(model, LoadCounters()).add(load, self._step_times(model))
+            self.loads.setdefault(model, LoadCounters()).add(load, self._step_times(model), self.policy)
 
     def _step_times(self, model_name: str) -> StepTimes | None:
         """Return the step times of the baseline, if it was recorded without speculation and is of this model."""
@@ -129,8 +131,8 @@ class PredictorState(PredictorView):
         return baseline.step_times if baseline is not None and baseline.model_name == model_name else None
 
     def _measure_cost(self) -> None:
-        """Compare the last intervals with the baseline at like load."""
-        baseline, self.cost = self.baseline, None
+        """Compare the last intervals of all engines with the baseline's step times."""
+        baseline, self.cost, self.unmeasured = self.baseline, None, None
         if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
             return
         if (
@@ -139,19 +141,17 @@ class PredictorState(PredictorView):
             or self.running.deployment.rejection_sampling == SYNTHETIC
         ):
             return
-        loads = [
-            load
-            for (model, _), track in self._tracks.items()
-            if model == baseline.model_name
-            for load in track.loads.loads
-        ]
-        self.cost = measure(loads, baseline.step_times, self.policy.cost)
+        tracks = (track for (model, _), track in self._tracks.items() if model == baseline.model_name)
+        ended = sorted((each for track in tracks for each in track.loads.ended), key=itemgetter(0))
+        loads = [load for _, load in ended]
+        self.cost = measure(loads, baseline.step_times, self.policy)
+        self.unmeasured = why_unknown(loads, baseline.step_times, self.cost, self.policy)
 
     def observe_failure(self, reason: str, *, lost: bool = False) -> None:
         """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""
         self._lost |= lost
         self._sample_log(self._clock())
-        self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
+        self.up, self.up_reason, self.snapshot, self.cost, self.unmeasured = False, reason, None, None, None
         self.version_asked = False  # the next answer may come from another release
 
     def observe_version(self, version: str | None) -> None:

@@ -12,7 +12,7 @@ from specdec_exporter.predictor.facts.failures import FailedStart
 from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict
@@ -68,15 +68,17 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The last 15 minutes (``--window`` if that is longer) against a baseline without speculation at like load.
+    """The last 15 minutes (``--window`` if that is longer) against a baseline without speculation.
 
-    Intervals are 95 %; ``null`` at an end: unbounded. ``speedup``: request-seconds of decoding without speculation /
-    with it. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance
-    rate that breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``: the share of
-    the step time with a like load in the baseline.
+    Intervals are 95 %; ``null`` at both ends: not known, see the verdict's reasons. ``speedup``: request-seconds of
+    decoding without speculation / with it, at the same load and the same prompts per second. ``closed_loop``: the same
+    for a fixed number of clients, whose prompts a faster server reads faster. ``draft_cost_ratio``: cost of one more
+    draft token / cost of a step without drafts; it is the acceptance rate that breaks even. ``concurrency``: requests
+    in decode at a time, per engine. ``compared_ratio``: the share of the step time at loads near the recorded ones.
     """
 
     speedup: Estimate
+    closed_loop: Estimate
     draft_cost_ratio: Estimate | None
     concurrency: float
     compared_ratio: float
@@ -90,7 +92,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What happened since the exporter started while at most ``concurrency`` requests were in decode per engine.
 
-    The bin begins at half of it. ``speedup`` is against the baseline at like load; null without one.
+    The bin begins at half of it. ``speedup`` is at the same load and the same prompts per second as the baseline's;
+    null without one.
     """
 
     model_name: str
@@ -132,7 +135,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_ratio_min: float  # by the policy for this method: assumed
     mean_acceptance_length_min: float | None
     break_even: BreakEven  # measured where it can be
-    measured: Measurement | None  # null: no baseline without speculation, or too few steps at a like load
+    measured: Measurement | None  # null: no baseline without speculation, or too few steps near its loads
     by_load: tuple[LoadStatus, ...]
     window: Figures | None
     lifetime: Figures | None

@@ -23,11 +23,11 @@ from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, measured_break_even
-from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.windows import SampleRing, Window
 
 
@@ -37,7 +37,7 @@ class ModelBenefit:
 
     assumed: BreakEven | None
     measured: BreakEven | None
-    cost: MeasuredCost | None
+    cost: Measured | None
     loads: list[tuple[int, LoadTotals]]
 
 
@@ -89,7 +89,8 @@ class PredictorView:
         self.warnings: Counter[str] = Counter()
         self.history = History()
         self.baseline: DecodingBaseline | None = None
-        self.cost: MeasuredCost | None = None  # of the window, for the baseline's model
+        self.cost: Measured | None = None  # of the last minutes, for the baseline's model
+        self.unmeasured: Unknown | None = None  # why that does not tell the speed-up
         self.loads: dict[str, LoadCounters] = {}  # by served model
         self._clock = clock
         self._wall_clock = wall_clock
@@ -283,7 +284,7 @@ class PredictorView:
 
     @property
     def measured_break_even(self) -> BreakEven | None:
-        """Break-even against the baseline without speculation at like load."""
+        """Break-even against the baseline without speculation."""
         return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
 
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
@@ -357,6 +358,7 @@ class PredictorView:
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
             cost=self.cost,
+            unmeasured=self.unmeasured,
             deployment=self.running.deployment,
         )
 

@@ -1,19 +1,19 @@
-"""What speculation gives here: the break-even, the speed-up and the k, each measured or, if it must be, assumed."""
+"""What speculation gives here: the break-even and the speed-up, measured or, if it must be, assumed."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import break_even_length, ratio
-from specdec_exporter.speculation.cost import MeasuredCost
-from specdec_exporter.speculation.estimate import Estimate, Z
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.chance import Estimate, Z
+from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, ResolvedPolicy
+from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.tail import TailGrowth, largest_growth
 
 Basis = Literal["measured", "assumed"]
@@ -40,11 +40,13 @@ def assumed_break_even(
 
 
 def measured_break_even(
-    figures: Figures | None, num_speculative_tokens: int | None, cost: MeasuredCost | None
+    figures: Figures | None, num_speculative_tokens: int | None, cost: Measured | None
 ) -> BreakEven | None:
-    """Return the measured break-even; ``None`` if nothing was measured or drafted."""
+    """Return the measured break-even; ``None`` if nothing was drafted, or if its interval is not known."""
     found = cost.draft_cost_ratio if cost else None
-    return _break_even("measured", found.value, figures, num_speculative_tokens) if found else None
+    if found is None or found.high is None:
+        return None
+    return _break_even("measured", found.value, figures, num_speculative_tokens)
 
 
 def _break_even(basis: Basis, cost: float, figures: Figures | None, num_speculative_tokens: int | None) -> BreakEven:
@@ -71,26 +73,37 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def speed(
-    figures: Figures, baseline: DecodingBaseline | None, cost: MeasuredCost | None, policy: ResolvedPolicy
-) -> Speed | None:
-    """Return the speed at like load; without it, by the time per output token of requests."""
-    if cost is not None:
-        return _at_like_load(cost, policy)
-    return _of_requests(figures, baseline, policy) if baseline is not None else None
+def speed(figures: Figures, evidence: Evidence, policy: ResolvedPolicy) -> Speed | None:
+    """Return the speed of decoding steps. Where the baseline has none without drafts, return that of requests."""
+    if evidence.cost is not None:
+        return _of_steps(evidence.cost, evidence.unmeasured, policy)
+    if evidence.baseline is None or evidence.unmeasured is not None:
+        return None
+    return _of_requests(figures, evidence.baseline, policy)
 
 
-def _at_like_load(cost: MeasuredCost, policy: ResolvedPolicy) -> Speed:
+def _of_steps(cost: Measured, unmeasured: Unknown | None, policy: ResolvedPolicy) -> Speed:
     limits, found = policy.general.latency, cost.speedup
-    interval = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
+    low, high = found.low or 0.0, math.inf if found.high is None else found.high
+    interval = f" (not known: {unmeasured.why})" if unmeasured else f" ({low:.2f} to {high:.2f})"
+    reason = (
+        f"speed-up {found.value:.2f}{interval} at the same load and the same prompts per second, "
+        f"{cost.closed_loop.value:.2f} for a fixed number of clients; {cost.steps:,.0f} steps at "
+        f"{cost.concurrency:.1f} requests in decode, against the baseline without speculation"
+    )
+    if cost.compared_ratio < _MOST:
+        reason += f"; {1.0 - cost.compared_ratio:.0%} of the time of all steps was at loads that it does not have"
+    pays = found.value >= limits.speedup_min and low > 1.0
     return Speed(
         speedup=found,
         possible=_possible(found, limits.speedup_min, limits.speedup_harmful),
-        pays=cost.pays(limits.speedup_min),
-        harmful=found.value < limits.speedup_harmful and found.high is not None and found.high < 1.0,
-        reason=f"speed-up {found.value:.2f}{interval}, measured over {cost.steps:,.0f} steps at {cost.concurrency:.1f} "
-        "requests in decode, against the baseline without speculation at the same load",
+        pays=True if pays else False if high < limits.speedup_min else None,
+        harmful=found.value < limits.speedup_harmful and high < 1.0,
+        reason=reason,
     )
+
+
+_MOST: Final = 0.9  # of the time of all steps
 
 
 def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Speed | None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.estimate import Estimate, proportion
+from specdec_exporter.speculation.chance import Estimate, proportion
 
 RANKS: Final = (10, 50, 90)
 

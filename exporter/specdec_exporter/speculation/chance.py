@@ -92,10 +92,11 @@ def _added(one: Spread, other: Spread) -> tuple[float | None, float]:
     if one.error is None or other.error is None:
         return None, math.inf
     total = math.hypot(one.error, other.error)
+    least = min(one.freedom, other.freedom)
     if not 0.0 < total < math.inf:
-        return total, min(one.freedom, other.freedom)
+        return total, least
     shares = sum((each.error / total) ** 4 / each.freedom for each in (one, other) if each.error)
-    return total, 1.0 / shares if shares > 0.0 else math.inf
+    return total, max(1.0 / shares, least) if shares > 0.0 else math.inf
 
 
 _MAX_LOGARITHM: Final = 20.0  # a wider interval says nothing, and would overflow

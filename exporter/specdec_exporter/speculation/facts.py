@@ -11,8 +11,8 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, parse_release, releases_in_words
-from specdec_exporter.speculation.cost import MeasuredCost
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
@@ -50,8 +50,9 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
-    ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline at like load. ``log_windows``
-    counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the server's arguments say.
+    ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times. ``unmeasured``:
+    why these do not tell the speed-up; ``None`` also without such a baseline. ``log_windows`` counts spec-decode lines;
+    ``None``: no log is read. ``deployment`` has what the server's arguments say.
     """
 
     state: StateName | SilenceName
@@ -64,7 +65,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     log_windows: int | None = None
     warnings: frozenset[str] = frozenset()
     baseline: DecodingBaseline | None = None
-    cost: MeasuredCost | None = None
+    cost: Measured | None = None
+    unmeasured: Unknown | None = None
     deployment: Deployment = Deployment()
 
     def known(self) -> Deployment:

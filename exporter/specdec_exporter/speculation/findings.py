@@ -5,7 +5,7 @@ from __future__ import annotations
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
 from specdec_exporter.speculation.verdict import Finding, VerdictCode

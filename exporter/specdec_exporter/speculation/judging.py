@@ -1,9 +1,9 @@
 """The one judgement of a predictor: evidence and policy in, a verdict with its findings out.
 
 A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
-healthy. If it tells nothing yet, the word is watch. Without one, acceptance decides: broken, watch or healthy. Nothing
-is said to lose by acceptance, because break-even is a guess then. Where drafts are fine and decoding is slower than
-at baseline, the word is slower: look elsewhere.
+healthy. If it tells nothing yet, or cannot at this load, the word is watch. Without such a baseline, acceptance
+decides: broken, watch or healthy. Nothing is said to lose by acceptance, because break-even is a guess then. Where
+drafts are fine and decoding is slower than at baseline, the word is slower: look elsewhere.
 
 Where vLLM verifies only part of each draft (adaptive verification), it counts all of it as drafted, so that acceptance
 reads too low. If it is good even so, it is good. What is broken shows at position 0.
@@ -28,7 +28,7 @@ from specdec_exporter.speculation.benefit import (
     slowdown,
     speed,
 )
-from specdec_exporter.speculation.estimate import Estimate, proportion
+from specdec_exporter.speculation.chance import Estimate, proportion
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.findings import answer_findings, by_break_even, chance_findings, request_findings
@@ -125,6 +125,7 @@ class _Weighed(NamedTuple):
     even: BreakEven
     measured: Speed | None
     late: Slowdown | None
+    accepted: VerdictCode  # by acceptance alone
     code: VerdictCode
     within_chance: tuple[VerdictCode, ...]
     decided: bool  # by a measurement
@@ -141,7 +142,9 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         return _few_drafts(figures, policy)
     own = policy.for_method(evidence.method)
     found = _weigh(figures, rate, evidence, own)
-    headline, action = sentence(found.code, found.even, found.rate, evidence, measured=found.measured, late=found.late)
+    headline, action = sentence(
+        found.code, found.accepted, found.even, found.rate, evidence, measured=found.measured, late=found.late
+    )
     findings = _findings(found, evidence, own)
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if found.code != "healthy":
@@ -172,11 +175,12 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolic
     """Choose the word. ``rate``: accepted / draft tokens as counted."""
     policy, k, partly = own.general, evidence.num_speculative_tokens, evidence.deployment.adaptive_verification
     interval = acceptance_interval(figures, policy)
-    measured = speed(figures, evidence.baseline, evidence.cost, own)
+    measured = speed(figures, evidence, own)
     even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
     head = next(iter(figures.per_position), 1.0)
-    undecided = evidence.cost is not None and not _decides(measured)
-    guess = partial(_by_acceptance, head=head if partly else None, undecided=undecided, policy=own)
+    unsure = (evidence.cost is not None or evidence.unmeasured is not None) and not _decides(measured)
+    accepted = partial(_by_acceptance, head=head if partly else None, policy=own)
+    guess = partial(accepted, unsure=unsure)
     by_drafts = _code(rate, guess, measured)
     low = not partly and rate < even.acceptance_ratio
     late = _slowdown(figures, evidence.baseline, measured, own, low=low)
@@ -191,6 +195,7 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolic
         even=even,
         measured=measured,
         late=late,
+        accepted=accepted(rate),
         code=code,
         within_chance=tuple(sorted(possible - {code})),
         decided=decided,
@@ -206,6 +211,8 @@ def _findings(found: _Weighed, evidence: Evidence, own: ResolvedPolicy) -> list[
     if measured is not None and (found.code != "slower" or measured.pays):  # against other drafts it is no speed-up
         lost = measured.harmful or measured.pays is False
         first.append(Finding("WARN" if lost else "PASS", "Speed", measured.reason))
+    if measured is None and evidence.unmeasured is not None:
+        first.append(Finding("PASS", "Speed", f"speed-up not known: {evidence.unmeasured.why}"))
     return [
         *first,
         *by_break_even(found.figures, found.rate, evidence.num_speculative_tokens, found.even, own),
@@ -274,12 +281,12 @@ def _within_chance(
     return possible
 
 
-def _by_acceptance(rate: float, head: float | None, *, undecided: bool, policy: ResolvedPolicy) -> VerdictCode:
+def _by_acceptance(rate: float, head: float | None, *, policy: ResolvedPolicy, unsure: bool = False) -> VerdictCode:
     """Choose the word by accepted / draft tokens as counted.
 
-    ``head``: acceptance at position 0, where vLLM verifies only part of each draft. ``undecided``: a measurement does
-    not tell yet, so that nothing is said to be good.
+    ``head``: acceptance at position 0, where vLLM verifies only part of each draft. ``unsure``: a measurement does not
+    tell yet, so that nothing is said to be good.
     """
     if (rate if head is None else head) < policy.general.acceptance_ratio_broken:
         return "broken"
-    return "watch" if undecided or rate < policy.acceptance_ratio_watch else "healthy"
+    return "watch" if unsure or rate < policy.acceptance_ratio_watch else "healthy"

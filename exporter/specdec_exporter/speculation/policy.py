@@ -111,18 +111,20 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compared; a recording and what runs now need the same. ``most_intervals``: a longer recording keeps so many of them.
     ``enough_intervals``: where so many remain, those with preemptions are left out. ``window_seconds``: the live
     speed-up is of this time. ``warm_up_seconds``: the time after a start that is left out. ``k_loss_max``: a k that is
-    slower than the best one by at most this share is as good.
+    slower than the best one by at most this share is as good. ``bend_parts``: one part of so many of a recording's
+    intervals, those nearest to a load, tells how far the step time is off the line there, as far as that is more than
+    ``bend_z_score`` standard errors.
     """
 
     min_steps: int
-    min_intervals: int
-    like_load_factor: float
     interval_seconds: float
     most_intervals: int
     enough_intervals: int
     window_seconds: float
     warm_up_seconds: float
     k_loss_max: float
+    bend_parts: int
+    bend_z_score: float
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from specdec_exporter.speculation.acceptance import (
     position_ratios,
     ratio,
 )
-from specdec_exporter.speculation.estimate import Z
+from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.spread import SpreadCounter
 from specdec_exporter.speculation.verdict import Finding
@@ -53,7 +53,7 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     ``acceptance_ratio`` counts tokens, as the predictor does. ``time_per_output_token_seconds`` is the mean over the
     requests whose responses have times. ``mean_request_ratio``, ``percentiles`` and ``histogram``
     (ten equal parts of 0..1) count each of the ``drafted_requests`` once; ``percentiles_by_draft`` counts each draft
-    once. The ``chance`` pair is what both would be if all drafts of all requests had the same acceptance.
+    once.
     """
 
     requests: int
@@ -68,8 +68,6 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     mean_request_ratio: float | None
     percentiles: dict[str, float]  # "p50": 0.71
     percentiles_by_draft: dict[str, float]
-    chance_percentiles: dict[str, float]
-    chance_percentiles_by_draft: dict[str, float]
     histogram: tuple[int, ...]
     per_position: tuple[float, ...]
     exact: ExactCurve | None
@@ -143,7 +141,7 @@ class RequestCounter:
         accepted = acceptance_ratio(self.accepted_tokens, self.draft_tokens)
         draft_length = mean_draft_length(self.draft_tokens, self.drafts)
         per_position = position_ratios(tuple(self._accepted_per_position), self.drafts)
-        spread = self._spread.spread(PERCENTILES, accepted, per_position, draft_length)
+        spread = self._spread.spread(PERCENTILES)
         exact = None
         if self._exact_requests:
             exact = ExactCurve(
@@ -167,8 +165,6 @@ class RequestCounter:
             mean_request_ratio=self._ratio_sum / spread.parts if spread.parts else None,
             percentiles=spread.by_part,
             percentiles_by_draft=spread.by_draft,
-            chance_percentiles=spread.chance_by_part,
-            chance_percentiles_by_draft=spread.chance_by_draft,
             histogram=_tenths(self._spread.parts),
             per_position=per_position,
             exact=exact,

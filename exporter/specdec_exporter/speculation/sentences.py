@@ -27,6 +27,7 @@ def subject_of(state: str) -> tuple[Level, str] | None:
 
 def sentence(
     code: VerdictCode,
+    accepted: VerdictCode,
     even: BreakEven,
     rate: float | None,
     evidence: Evidence,
@@ -36,35 +37,28 @@ def sentence(
 ) -> tuple[str, str]:
     """Return headline and next step for a word.
 
-    ``rate``: of acceptance, ``None`` where vLLM verifies only part of each draft. ``measured`` and ``late``: speed and
-    latency against the baseline.
+    ``accepted``: the word by acceptance alone. ``rate``: of acceptance, ``None`` where vLLM verifies only part of each
+    draft. ``measured`` and ``late``: speed and latency against the baseline.
     """
-    at_like_load = evidence.cost is not None
-    headline, action = _WORDS[_case(code, even, rate, measured, late, at_like_load=at_like_load)]
+    by_steps = evidence.cost is not None
+    headline, action = _WORDS[_case(code, measured, late, by_steps=by_steps) or _of_acceptance(accepted, even, rate)]
     speedup = measured.speedup.value if measured else math.nan
     return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
 
 
-def _case(
-    code: VerdictCode,
-    even: BreakEven,
-    rate: float | None,
-    measured: Speed | None,
-    late: Slowdown | None,
-    *,
-    at_like_load: bool,
-) -> str:
+def _case(code: VerdictCode, measured: Speed | None, late: Slowdown | None, *, by_steps: bool) -> str | None:
+    """Return the case of a word that a measurement decides; ``None``: acceptance does."""
     if code == "slower":
         if measured is not None and measured.pays:
             return "slower_paying"
         return "slower_by_drafts" if late is not None and late.by_drafts else code
     if code == "harmful":
-        return "harmful_at_like_load" if at_like_load else code
+        return "harmful_by_steps" if by_steps else code
     if code == "healthy" and measured is not None and measured.pays:
         return "measured_paying"
-    if code == "watch" and at_like_load:
+    if code == "watch" and by_steps:
         return "undecided"
-    return code if code == "not_paying" else _of_acceptance(code, even, rate)
+    return code if code == "not_paying" else None
 
 
 def _of_acceptance(code: VerdictCode, even: BreakEven, rate: float | None) -> str:
@@ -74,11 +68,11 @@ def _of_acceptance(code: VerdictCode, even: BreakEven, rate: float | None) -> st
 
 
 def _how_to_measure(evidence: Evidence) -> str:
-    """Return the way to a measured break-even."""
+    """Return the way to a measured speed-up."""
+    if evidence.unmeasured is not None:
+        return evidence.unmeasured.remedy
     if evidence.cost is not None:
         return "measure for longer"
-    if evidence.baseline is not None and evidence.baseline.step_times is not None:
-        return "send enough requests, or record the baseline without speculation at this load too"
     return (
         "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
         "then break-even is measured here"
@@ -117,7 +111,7 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Decoding is much slower than when its baseline was recorded",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),
-    "harmful_at_like_load": (
+    "harmful_by_steps": (
         "Speculation does harm: decoding is slower with it than without it",
         "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
     ),

@@ -13,7 +13,7 @@ import msgspec
 
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import Basis
-from specdec_exporter.speculation.estimate import Estimate
+from specdec_exporter.speculation.chance import Estimate
 
 VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
 Level = Literal["PASS", "WARN", "FAIL"]

@@ -110,24 +110,13 @@ def print_by_request(console: Console, columns: Sequence[tuple[str, Figures]]) -
     indented(console, table("", "requests", *map(str.upper, ranks), rows=rows))
 
 
-def print_spread(
-    console: Console, spread: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]], note: str
-) -> None:
-    """Print percentiles of acceptance, and how far chance alone would spread them; ``note`` says what is assumed.
-
-    ``spread``: what is counted once -> its percentiles, and those by chance (empty: not known).
-    """
-    (ranks, by_chance), *_ = spread.values()
-    low, *_, high = ranks
-    columns = ["counted by", *map(str.upper, ranks)]
-    rows = [[counted, *map(percent, found.values())] for counted, (found, _) in spread.items()]
-    if by_chance:
-        columns.append("by chance")
-        for row, (_, chance) in zip(rows, spread.values(), strict=True):
-            row.append(f"{percent(chance[low])} to {percent(chance[high])}")
-    indented(console, table(*columns, rows=rows))
-    if by_chance:
-        indented(console, Text(f"by chance: {low.upper()} to {high.upper()} {note}", style="dim"))
+def print_spread(console: Console, spread: Mapping[str, Mapping[str, float]], note: str | None = None) -> None:
+    """Print percentiles of acceptance, by what is counted once."""
+    ranks = next(iter(spread.values()))
+    rows = [[counted, *map(percent, found.values())] for counted, found in spread.items()]
+    indented(console, table("counted by", *map(str.upper, ranks), rows=rows))
+    if note:
+        indented(console, Text(note, style="dim"))
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:

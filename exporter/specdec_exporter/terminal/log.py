@@ -139,12 +139,8 @@ def _print_windows(console: Console, judged: Account) -> None:
     if judged.best is not None and judged.worst is not None:
         print_spread(
             console,
-            {
-                "window": (spread.by_part, spread.chance_by_part),
-                "draft": (spread.by_draft, spread.chance_by_draft),
-            },
-            "at constant acceptance and with independent drafts. Drafts of one request are alike, so real chance "
-            "spreads wider.",
+            {"window": spread.by_part, "draft": spread.by_draft},
+            "These are spreads of windows, not of requests: the more requests share a window, the less it differs.",
         )
         rows.append(("Best", _notable(judged.best, judged)))
         rows.append(("Worst", _notable(judged.worst, judged)))

@@ -91,10 +91,9 @@ def _print_distribution(console: Console, group: RequestGroup) -> None:
     print_spread(
         console,
         {
-            "request": (group.percentiles, group.chance_percentiles),
-            "draft": (group.percentiles_by_draft, group.chance_percentiles_by_draft),
+            "request": group.percentiles,
+            "draft": group.percentiles_by_draft,
         },
-        "if all requests had the same acceptance.",
     )
     parts, most = len(group.histogram), max(group.histogram)
     cells = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from specdec_exporter.serving.families.family import MODEL, Group, counter, gauge
 from specdec_exporter.serving.loads import LoadTotals
 from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.cost import MeasuredCost
+from specdec_exporter.speculation.speedup import Measured
 
 POLICY: Group[BreakEven] = Group(  # the assumed one
     MODEL,
@@ -37,12 +38,17 @@ def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) 
     return {basis: value for basis, value in found.items() if value is not None}
 
 
-def _bounds(cost: MeasuredCost | None) -> dict[object, float]:
-    found = {"low": cost.speedup.low, "high": cost.speedup.high} if cost else {}
-    return {("measured", bound): value for bound, value in found.items() if value is not None}
+def _bounds(cost: Measured | None) -> dict[object, float]:
+    """Return the interval; where it is not known, the speed-up may be anything."""
+    if cost is None:
+        return {}
+    low, high = cost.speedup.low or 0.0, math.inf if cost.speedup.high is None else cost.speedup.high
+    return {("measured", "low"): low, ("measured", "high"): high}
 
 
-_NO_COST = "no baseline without speculation, too few steps at a load that it has too, fetch failed"
+_NO_COST = (
+    "no baseline without speculation, too few steps at loads and rates of prompts near the recorded ones, fetch failed"
+)
 
 BENEFIT: Group[ModelBenefit] = Group(
     MODEL,
@@ -50,11 +56,11 @@ BENEFIT: Group[ModelBenefit] = Group(
         gauge(
             "specdec_draft_cost_ratio",
             "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
-            "{policy.cost.window_seconds:g} s, against "
-            "the baseline without speculation at like load. `assumed`: the policy's guess.",
+            "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load and the same "
+            "prompts per second. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
             "step latency, baseline; policy",
-            f"`measured`: {_NO_COST}",
+            f"`measured`: {_NO_COST}, its interval is not known",
             labels=("basis",),
         ),
         gauge(
@@ -77,7 +83,8 @@ BENEFIT: Group[ModelBenefit] = Group(
         gauge(
             "specdec_speedup_ratio",
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
-            "would have taken without speculation at the same load / request-seconds taken. It is never assumed.",
+            "would have taken without speculation, at the same load and the same prompts per second / request-seconds "
+            "taken. It is never assumed.",
             lambda b: {"measured": b.cost.speedup.value} if b.cost else {},
             "step latency, baseline",
             _NO_COST,
@@ -85,10 +92,10 @@ BENEFIT: Group[ModelBenefit] = Group(
         ),
         gauge(
             "specdec_speedup_bound_ratio",
-            "95 % interval of `specdec_speedup_ratio`.",
+            "95 % interval of `specdec_speedup_ratio`. 0 and +Inf: the speed-up is not known well enough to say one.",
             lambda b: _bounds(b.cost),
             "step latency, baseline",
-            "as above; unbounded",
+            "as above",
             labels=("basis", "bound"),
         ),
     ),
@@ -125,15 +132,17 @@ LOAD: Group[ModelBenefit] = Group(
         ),
         counter(
             "specdec_load_compared_seconds_total",
-            "The part of `specdec_load_step_seconds_total` at a load that the baseline without speculation has too.",
+            "The part of `specdec_load_step_seconds_total` at loads and prompts per second from half of the least to "
+            "twice the most that the baseline without speculation has.",
             _of_load(lambda t: t.compared_seconds),
             "step latency, baseline",
             labels=("concurrency",),
         ),
         counter(
             "specdec_load_plain_seconds_total",
-            "Request-seconds that the tokens of the compared part would have taken without speculation at the same "
-            "load. Its increase / that of `specdec_load_compared_seconds_total` is the speed-up at this load.",
+            "Request-seconds that the tokens of the compared part would have taken without speculation, at the same "
+            "load and the same prompts per second. Its increase / that of `specdec_load_compared_seconds_total` is the "
+            "speed-up at this load.",
             _of_load(lambda t: t.plain_seconds),
             "step latency, baseline",
             labels=("concurrency",),

@@ -72,7 +72,8 @@ WINDOWS: Group[EngineView] = Group(
     (
         histogram(
             "specdec_window_acceptance_ratio",
-            "Acceptance rates of short windows, for P10, P50 and P90. A window runs from one scrape to another, "
+            "Acceptance rates of short windows, for P10, P50 and P90 of windows, not of requests: the more requests "
+            "share a window, the less it differs. A window runs from one scrape to another, "
             "lasts at least {policy.short_window_seconds:g} s and has at least {policy.min_drafts} drafts.",
             lambda v: v.track.ratios.histogram if v.has_windows else None,
             "metrics",

@@ -1,0 +1,321 @@
+"""Step times and speed-ups, where the truth is known: exact without noise, in the interval with it, else silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from builders import known, numbers
+from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.load import Load
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.speedup import Measured, measure, why_unknown
+from specdec_exporter.speculation.steptime import StepTimes, step_times
+
+POLICY = load_policy()
+FEWEST = POLICY.chance.fewest_batches
+ENOUGH = POLICY.cost.enough_intervals
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A server with a known line of step times; drafts make a step ``slowdown`` times as long and give more tokens.
+
+    ``noise`` is the relative deviation of the step time of an interval.
+    """
+
+    alpha: float = 0.02
+    beta: float = 0.0005
+    gamma: float = 0.00002
+    slowdown: float = 1.0
+    tokens_per_step: float = 1.0
+    k: int = 0
+    noise: float = 0.0
+
+    @property
+    def speedup(self) -> float:
+        return self.tokens_per_step / self.slowdown
+
+    def step_seconds(self, concurrency: float, prompt_rate: float) -> float:
+        return (self.alpha + self.beta * concurrency) / (1.0 - self.gamma * prompt_rate) * self.slowdown
+
+    def interval(
+        self, concurrency: float, prompt_rate: float = 0.0, shock: float | None = 0.0, seconds: float = 15.0
+    ) -> Load:
+        """What it does in some seconds; ``shock`` is how many deviations this interval is off."""
+        step = self.step_seconds(concurrency, prompt_rate) * math.exp(self.noise * (shock or 0.0))
+        steps = seconds * concurrency / step
+        return Load(
+            seconds,
+            Counts(
+                steps=steps,
+                step_seconds=concurrency * seconds,
+                generation_tokens=steps * self.tokens_per_step + 3.0,
+                first_tokens=3.0,
+                prompt_tokens=prompt_rate * seconds,
+                draft_tokens=steps * self.k if self.k else None,
+            ),
+        )
+
+
+PLAIN = Server()
+DRAFTING = Server(slowdown=1.3, tokens_per_step=2.2, k=3)
+# Loads and rates of prompts that do not move together.
+PLACES = [(load, rate) for load in (2.0, 6.0, 16.0) for rate in (100.0, 4000.0, 10000.0)] * 2
+
+
+def recorded(server: Server = PLAIN, places: Sequence[tuple[float, float]] = PLACES) -> StepTimes:
+    return known(step_times([server.interval(*place) for place in places], POLICY))
+
+
+def exact(found: float) -> Any:
+    return pytest.approx(found, rel=1e-6)
+
+
+def in_other_units(load: Load, factor: float) -> Load:
+    """The same in another unit of time."""
+    seconds = known(load.counts.step_seconds)
+    return Load(load.seconds * factor, replace(load.counts, step_seconds=seconds * factor))
+
+
+# --- The line of a recording ---
+
+
+@given(st.floats(0.001, 0.1), st.floats(0.0, 0.01), st.floats(0.0, 0.00008))
+def test_a_known_line_is_recovered(alpha: float, beta: float, gamma: float) -> None:
+    server = Server(alpha, beta, gamma)
+    plain = recorded(server)
+    for place in ((1.0, 50.0), (8.0, 6000.0), (32.0, 10000.0)):
+        assert plain.line.at(*place) == exact(server.step_seconds(*place))
+    assert plain.misfit == pytest.approx(0.0, abs=1e-6)
+
+
+def test_tokens_of_a_recording_with_drafts_have_a_line_of_their_own() -> None:
+    plain = known(step_times([DRAFTING.interval(*place) for place in PLACES], POLICY, per_token=True))
+    assert plain.line.at(6.0, 4000.0) == exact(DRAFTING.step_seconds(6.0, 4000.0) / DRAFTING.tokens_per_step)
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        [],
+        [PLAIN.interval(3.0)] * (FEWEST - 1),
+        [PLAIN.interval(3.0, seconds=0.1)] * FEWEST,  # 57 steps
+        [Load(15.0, Counts())] * 30,
+        [*[PLAIN.interval(1.0)] * 20, Load(15.0, Counts(steps=10, step_seconds=300.0))],  # one stall
+    ],
+)
+def test_too_little_gives_no_line(loads: list[Load]) -> None:
+    assert step_times(loads, POLICY) is None
+
+
+@pytest.mark.parametrize(("calm", "left_out"), [(ENOUGH, True), (ENOUGH - 1, False)])
+def test_intervals_with_preemptions_are_left_out_where_enough_others_remain(calm: int, left_out: bool) -> None:
+    disturbed = PLAIN.interval(4.0)
+    disturbed = Load(15.0, replace(disturbed.counts, steps=known(disturbed.counts.steps) / 2, preemptions=1.0))
+    plain = known(step_times([PLAIN.interval(4.0)] * calm + [disturbed], POLICY))
+    assert (plain.line.at(4.0, 0.0) == exact(PLAIN.step_seconds(4.0, 0.0))) == left_out
+
+
+# --- Against it ---
+
+
+@given(st.floats(0.5, 3.0), st.floats(1.0, 5.0), st.lists(st.sampled_from(PLACES), min_size=4, max_size=30))
+def test_without_noise_the_speed_up_is_exact_at_any_mix_of_loads_and_prompts(
+    slowdown: float, tokens: float, places: list[tuple[float, float]]
+) -> None:
+    server = Server(slowdown=slowdown, tokens_per_step=tokens, k=3)
+    found = known(measure([server.interval(*place) for place in places], recorded(), POLICY))
+    assert found.slowdown.value == exact(slowdown)
+    assert found.speedup.value == exact(server.speedup)
+    assert known(found.draft_cost_ratio).value == pytest.approx(max(slowdown - 1.0, 0.0) / 3, abs=1e-6)
+    assert found.compared_ratio == exact(1.0)
+    assert (found.tokens_per_step, found.draft_tokens_per_step) == (exact(tokens), exact(3.0))
+    # The identity of all of them: U = L * S0 / S1.
+    if len(set(places)) == 1:
+        assert found.speedup.value == exact(found.tokens_per_step * found.plain_step_seconds / found.step_seconds)
+
+
+def test_prompts_that_are_read_in_the_same_steps_are_no_bias() -> None:
+    """A faster server gets more prompts at the same number of clients, and its steps are longer for that alone."""
+    places = [(8.0, rate) for rate in (2000.0, 3000.0, 4000.0)] * 4
+    plain = recorded(PLAIN, places)
+    found = known(measure([DRAFTING.interval(8.0, 7500.0)] * 12, plain, POLICY))
+    assert found.speedup.value == exact(DRAFTING.speedup)
+
+
+def test_a_fixed_number_of_clients_gets_what_their_prompts_leave() -> None:
+    """The rate of prompts grows with the speed: r / U is what the server without drafts would have had."""
+    found = known(measure([DRAFTING.interval(8.0, 7500.0)] * 12, recorded(), POLICY))
+    closed = found.closed_loop.value
+    plain = PLAIN.step_seconds(8.0, 7500.0 / closed)
+    assert closed == exact(DRAFTING.tokens_per_step * plain / DRAFTING.step_seconds(8.0, 7500.0))
+    assert 1.0 < closed < found.speedup.value
+    without_prompts = known(measure([DRAFTING.interval(8.0, 0.0)] * 12, recorded(places=[(8.0, 0.0)] * 12), POLICY))
+    assert without_prompts.closed_loop.value == exact(without_prompts.speedup.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ((0.9, 4000.0), "0.9 requests are in decode at a time, the baseline has 2.0 to 16.0"),
+        ((33.0, 4000.0), "33.0 requests are in decode at a time, the baseline has 2.0 to 16.0"),
+        ((6.0, 49.0), "49 prompt tokens come per second, the baseline has 100 to 10,000"),
+        ((6.0, 20100.0), "20,100 prompt tokens come per second, the baseline has 100 to 10,000"),
+        ((1.01, 51.0), None),
+        ((31.9, 19900.0), None),
+    ],
+)
+def test_beyond_half_and_twice_of_what_was_recorded_nothing_is_said(
+    place: tuple[float, float], words: str | None
+) -> None:
+    plain, loads = recorded(), [DRAFTING.interval(*place)] * 12
+    found = measure(loads, plain, POLICY)
+    unknown = why_unknown(loads, plain, found, POLICY)
+    assert (found is None) == (words is not None)
+    assert (unknown and unknown.why) == words
+    assert unknown is None or unknown.remedy.startswith("record the baseline without speculation ")
+    assert (plain.at(*place, POLICY) is None) == (words is not None)
+
+
+def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
+    loads = [DRAFTING.interval(8.0, 4000.0), DRAFTING.interval(80.0, 4000.0)] * 6
+    found = known(measure(loads, recorded(), POLICY))
+    assert found.speedup.value == exact(DRAFTING.speedup)
+    assert found.compared_ratio == exact(8.0 / 88.0)
+
+
+@pytest.mark.parametrize(
+    ("loads", "words"),
+    [
+        ([DRAFTING.interval(4.0, 4000.0, seconds=0.1)] * 12, "only 154 decoding steps so far, 200 are needed"),
+        ([DRAFTING.interval(8.0, 4000.0)] * (FEWEST - 1), "only 3 intervals so far, 4 are needed"),
+        (
+            [*[DRAFTING.interval(2.0, 4000.0)] * 20, Load(15.0, Counts(steps=100, step_seconds=460.0))],
+            "one stall took most of the time of all steps",
+        ),
+        ([], "only 0 decoding steps so far, 200 are needed"),
+    ],
+)
+def test_too_little_has_no_interval_and_says_why(loads: list[Load], words: str) -> None:
+    plain = recorded()
+    found = measure(loads, plain, POLICY)
+    for each in (found.slowdown, found.speedup, found.closed_loop) if found else ():
+        assert (each.low, each.high) == (None, None)
+    assert known(why_unknown(loads, plain, found, POLICY)).why == words
+
+
+def test_an_interval_wider_than_a_factor_of_3_is_not_said() -> None:
+    plain = recorded()
+    noisy = dataclasses.replace(DRAFTING, noise=1.2)
+    loads = [noisy.interval(8.0, 4000.0, (-1.0) ** (index // 2)) for index in range(10)]
+    found = known(measure(loads, plain, POLICY))
+    assert (found.speedup.low, found.speedup.high) == (None, None)
+    unknown = known(why_unknown(loads, plain, found, POLICY))
+    assert unknown == ("chance may move it by more than a factor of 3 in all", "measure for longer")
+
+
+def test_no_two_runs_are_known_to_be_more_alike_than_the_policy_says() -> None:
+    found = known(measure([DRAFTING.interval(*place) for place in PLACES], recorded(), POLICY))
+    assert math.log(known(found.speedup.high) / found.speedup.value) == pytest.approx(1.96 * 0.02, rel=0.01)
+
+
+def trial(number: int, *, shared: float = 0.0, paired: bool = False) -> Measured:
+    """Noisy runs; ``shared``: how much of the noise both sides have for minutes, in deviations of an interval."""
+    source = random.Random(f"step time {number}")
+    plain, drafting = (dataclasses.replace(server, noise=0.1) for server in (PLAIN, DRAFTING))
+    both = [shared * shock for shock in (source.gauss(0.0, 1.0) for _ in range(8)) for _ in range(5)]
+    places = [(source.uniform(3.0, 12.0), source.uniform(1000.0, 5000.0)) for _ in both]
+    own = math.sqrt(1.0 - shared**2)
+    sides = [
+        [
+            server.interval(*place, shock + own * source.gauss(0.0, 1.0))
+            for place, shock in zip(places, both, strict=True)
+        ]
+        for server in (plain, drafting)
+    ]
+    line = known(step_times(sides[0], POLICY))
+    return known(measure(sides[1], line, POLICY, paired=paired))
+
+
+def held(found: list[Measured]) -> float:
+    truth = DRAFTING.speedup
+    return statistics.mean(known(each.speedup.low) <= truth <= known(each.speedup.high) for each in found)
+
+
+def width(found: list[Measured]) -> float:
+    return statistics.median(known(each.speedup.high) / known(each.speedup.low) for each in found)
+
+
+def test_the_speed_up_lies_in_its_interval() -> None:
+    found = [trial(number) for number in range(100)]
+    assert held(found) >= 0.93
+    assert width(found) < 1.25
+    assert statistics.mean(each.speedup.value for each in found) == pytest.approx(DRAFTING.speedup, rel=0.02)
+
+
+def test_noise_that_both_sides_of_a_pair_share_cancels() -> None:
+    paired = [trial(number, shared=0.99, paired=True) for number in range(60)]
+    assert held(paired) >= 0.95
+    assert width(paired) < 0.9 * width([trial(number, shared=0.99) for number in range(60)])
+
+
+# --- Whatever the counts ---
+
+amounts = st.floats(0.0, 1e12) | st.sampled_from([0.0, 5e-324, 1e-160, 1e160, 1e308])
+any_loads = st.lists(
+    st.builds(
+        Load,
+        st.floats(0.01, 1e6),
+        st.builds(
+            Counts,
+            steps=st.none() | amounts,
+            step_seconds=st.none() | amounts,
+            generation_tokens=st.none() | amounts,
+            first_tokens=st.none() | amounts,
+            prompt_tokens=st.none() | amounts,
+            draft_tokens=st.none() | amounts,
+            preemptions=st.none() | amounts,
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(any_loads, any_loads)
+def test_no_count_gives_a_nan_or_a_value_outside_its_interval(then: list[Load], now: list[Load]) -> None:
+    plain = step_times(then, POLICY)
+    for line in (plain, step_times(then, POLICY, per_token=True), recorded()):
+        if line is None:
+            continue
+        found = measure(now, line, POLICY)
+        unknown = why_unknown(now, line, found, POLICY)
+        assert (unknown is None) == (found is not None and found.speedup.low is not None)
+        if found is None:
+            continue
+        assert all(map(math.isfinite, numbers(found)))
+        for each in (found.slowdown, found.speedup, found.closed_loop):
+            assert (each.low is None) == (each.high is None)
+            assert each.low is None or 0.0 < each.low <= each.value <= known(each.high)
+
+
+@given(st.floats(0.001, 1000.0), st.integers(0, 10**6))
+def test_the_unit_of_time_changes_nothing(factor: float, seed: int) -> None:
+    source = random.Random(seed)
+    noisy = dataclasses.replace(PLAIN, noise=0.1), dataclasses.replace(DRAFTING, noise=0.1)
+    sides = [[server.interval(*place, source.gauss(0.0, 1.0)) for place in PLACES] for server in noisy]
+    scaled = [[in_other_units(load, factor) for load in side] for side in sides]
+    for one, other in (sides, scaled), (scaled, sides):
+        found, same = (
+            known(measure(now, known(step_times(then, POLICY)), POLICY)).speedup for then, now in (one, other)
+        )
+        assert (found.value, found.low) == (exact(same.value), exact(known(same.low)))
