@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from builders import CAPTURES
 from specdec_exporter import bounds
+from specdec_exporter.inspection.requestgroups import OTHER, RequestGroups
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
+from specdec_exporter.inspection.temperatures import RequestTemperatures
 from specdec_exporter.predictor.log.events import RequestParams
 from specdec_exporter.predictor.responses import (
     Junk,
@@ -20,8 +22,6 @@ from specdec_exporter.predictor.responses import (
     WithoutRecord,
     parse_response,
 )
-from specdec_exporter.speculation.requests import OTHER, RequestGroups
-from specdec_exporter.speculation.temperatures import RequestTemperatures
 
 SAVED = json.loads((CAPTURES / "0.32.0-draft_model-per-request-metrics" / "responses.json").read_bytes())
 Step = tuple[int, int]  # accepted, draft tokens

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter
+from specdec_exporter.inspection.spread import AcceptanceSpread, SpreadCounter
 
 parts = st.lists(st.tuples(st.floats(0, 1.5), st.integers(1, 30)), min_size=1, max_size=100)
 RANKS = (10, 50, 90)

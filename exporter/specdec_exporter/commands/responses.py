@@ -12,12 +12,12 @@ import msgspec
 from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
+from specdec_exporter.inspection.temperatures import RequestTemperatures
 from specdec_exporter.predictor.log.events import Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.responses import ResponseInputs
-from specdec_exporter.speculation.temperatures import RequestTemperatures
 
 
 def analyze_responses(

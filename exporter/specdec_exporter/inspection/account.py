@@ -9,12 +9,12 @@ from operator import add
 
 import msgspec
 
+from specdec_exporter.inspection.spread import AcceptanceSpread, SpreadCounter
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.figures import Figures, figures, without_length
 from specdec_exporter.speculation.logtotals import LogTotals, engine_label
-from specdec_exporter.speculation.spread import AcceptanceSpread, SpreadCounter
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
 HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report

@@ -6,10 +6,10 @@ import heapq
 
 import msgspec
 
+from specdec_exporter.inspection.requestgroups import KindGroup, RequestCounter, RequestGroup, RequestGroups
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.requests import KindGroup, RequestCounter, RequestGroup, RequestGroups
 from specdec_exporter.speculation.verdict import Finding
 
 _LEAST_ACCEPTED = 10

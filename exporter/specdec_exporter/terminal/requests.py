@@ -10,8 +10,8 @@ from rich.text import Text
 
 from specdec_exporter import bounds
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
+from specdec_exporter.inspection.requestgroups import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.inspection.requests import RequestsAnalysis
-from specdec_exporter.speculation.requests import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 from specdec_exporter.terminal.figures import print_finding, print_spread
 

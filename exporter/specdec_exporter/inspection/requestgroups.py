@@ -14,6 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.inspection.spread import SpreadCounter
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
@@ -24,7 +25,6 @@ from specdec_exporter.speculation.acceptance import (
 )
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.spread import SpreadCounter
 from specdec_exporter.speculation.verdict import Finding
 
 PERCENTILES = (10, 25, 50, 75, 90)
