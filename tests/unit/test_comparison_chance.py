@@ -93,7 +93,7 @@ def replica(name: str, faster: float, curve: Sequence[float], bursts: Sequence[f
     tpot = [step / per_step * each for step in steps for each in lognormal(source, 1.0, 40, 0.3)]
     counts = reduce(add, (each.counts for each in made))
     intervals = tuple(interval for each in made for interval in each.intervals)
-    facts = {"duration_seconds": 30.0 * len(bursts), "counts": counts, "intervals": intervals}
+    facts: dict[str, Any] = {"duration_seconds": 30.0 * len(bursts), "counts": counts, "intervals": intervals}
     return recording(name, tpot=tpot, curve=curve, blocks=20, **facts)
 
 
