@@ -12,6 +12,7 @@ from specdec_exporter.speculation.policy import CostPolicy, Policy
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.windows import Sample
 
+_INTERVALS = 6  # in the shown window, at least
 _EARLY = 0.9  # scrapes are not quite regular: every one of a scrape interval as long as an interval ends one
 
 
@@ -19,7 +20,9 @@ class EngineLoads:
     """The last intervals of one engine. They are kept for ``seconds``."""
 
     def __init__(self, policy: CostPolicy, seconds: float) -> None:
-        self.shortest = policy.interval_seconds  # of an interval
+        # A short window is there to tell soon.
+        self._usual = min(policy.interval_seconds, seconds / _INTERVALS)  # seconds of an interval
+        self._shortest = self._usual
         self._seconds = max(seconds, policy.window_seconds)
         self._start: Sample | None = None
         self._kept: deque[tuple[float, Load]] = deque()  # by their ends
@@ -28,6 +31,10 @@ class EngineLoads:
     def ended(self) -> Iterable[tuple[float, Load]]:
         """The intervals with their ends, monotonic seconds, in the order of time."""
         return self._kept
+
+    def spread(self, factor: float) -> None:
+        """Make intervals so many times as long: many engines keep fewer each."""
+        self._shortest = factor * self._usual
 
     def interrupt(self) -> None:
         """Begin the next interval anew: the last sample was of another process."""
@@ -41,7 +48,7 @@ class EngineLoads:
         start, load = self._start, None
         if start is None or not start.settled:
             self._start = sample
-        elif sample.at - start.at >= _EARLY * self.shortest:
+        elif sample.at - start.at >= _EARLY * self._shortest:
             self._start = sample
             if sample.at - start.at <= self._seconds:
                 load = Load(sample.at - start.at, sample.totals - start.totals)

@@ -104,7 +104,7 @@ class PredictorState(PredictorView):
             tracks[key] = track
             samples = samples_each(len(engines))
             track.ring.spacing = self.window_seconds / samples
-            track.loads.shortest = self.policy.cost.interval_seconds * MOST_SAMPLES / samples
+            track.loads.spread(MOST_SAMPLES / samples)
             track.snapshot = engine
             track.ring.add(now, timed_counts_of(engine), settled=now >= self._settled_at)
             self._take_load(track)
