@@ -12,7 +12,7 @@ from specdec_exporter.speculation.policy import CostPolicy, Policy
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.windows import Sample
 
-_INTERVALS = 6  # in the shown window, at least
+_INTERVALS = 20  # in the shown window, at least
 _EARLY = 0.9  # scrapes are not quite regular: every one of a scrape interval as long as an interval ends one
 
 
