@@ -27,7 +27,7 @@ _SECTIONS = {
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
     "--predictor.log-state": "#the-position-file",
-    "--baseline.file": "baselines.md",
+    "--baseline.file": "record-and-compare.md",
 }
 # First part of a flag -> where its setting is in the file, and the defaults there.
 _SETTINGS: dict[str, tuple[str, msgspec.Struct]] = {

@@ -3,7 +3,7 @@
     python tests/bench/compare_quality.py [--quick] [--seed N]
 
 Exits with 1 when a figure that must hold is missed, with 2 when the measuring itself failed. What is measured:
-docs/compare.md, "How often it is wrong".
+docs/evidence/compare.md.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import LOAD_COUNTS, Load
+from specdec_exporter.speculation.load import Load
 from specdec_exporter.yamlfile import parse_yaml
 
 INF = math.inf
@@ -182,25 +182,6 @@ def plain(*steps: float, stall: float = 0.0) -> Baseline:
 def test_a_recording_that_cannot_tell_what_a_draft_costs_says_why(baseline: Baseline, why: str | None) -> None:
     found = [remark for remark in remarks(baseline) if "what a draft costs" in remark]
     assert [why is not None and f": {why}" in remark for remark in found] == ([True] if why else [])
-
-
-def test_the_example_of_intervals_in_the_documentation_is_read() -> None:
-    words = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```yaml\n(intervals:.*?)```", words, re.DOTALL)
-    found = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'intervals:')]}\n{example}".encode()).intervals
-    assert all(load.ran for load in found)
-    assert all(getattr(load.counts, name) is not None for load in found for name in LOAD_COUNTS)
-
-
-def test_the_example_of_blocks_in_the_documentation_is_read() -> None:
-    words = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```yaml\n(blocks:.*?)```", words, re.DOTALL)
-    whole = Histogram((0.01, 0.025, 0.05, INF), (35.0, 140.0, 140.0, 141.0), 2.0)
-    recorded = msgspec.structs.replace(EXAMPLE, time_per_output_token_seconds=whole, blocks=())
-    found = parse_baseline(to_yaml(recorded).replace("blocks: {}", example).encode())
-    total = reduce(add, found.blocks)
-    assert total.time_per_output_token_seconds == whole
-    assert all(getattr(total.counts, name) is not None for name in LOAD_COUNTS)
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def test_any_two_recordings_are_compared_or_refused_in_words(baseline: Baseline,
     assert json.loads(as_json(comparison), parse_constant=pytest.fail)["decision"]["code"] == comparison.decision.code
 
 
-# --- docs/compare.md -------------------------------------------------------------------------------------------------
+# --- docs/compare-output.md ------------------------------------------------------------------------------------------
 
-PAGE = (REPOSITORY / "docs" / "compare.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "compare-output.md").read_text(encoding="utf-8")
 
 
 def names_in(section: str) -> set[str]:

@@ -397,7 +397,9 @@ def test_the_markdown_has_rows_as_wide_as_its_heads_and_foreign_text_means_itsel
 
 def test_the_json_is_the_result_and_each_key_is_documented() -> None:
     assert msgspec.json.decode(as_json(SEVERAL), type=Several) == SEVERAL
-    page = (REPOSITORY / "docs" / "compare.md").read_text("utf-8").partition("\n## More than two recordings\n")[2]
+    page = (
+        (REPOSITORY / "docs" / "compare-output.md").read_text("utf-8").partition("\n## More than two recordings\n")[2]
+    )
     named = set(re.findall(r"`([a-z0-9_]+)`", page))
     keys = {name for shape in (Several, Line, AtLoad, Choice, Advice) for name in shape.__struct_fields__}
     assert keys | set(get_args(AdviceCode)) <= named
