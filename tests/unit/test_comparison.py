@@ -151,7 +151,6 @@ def context(**changes: str | None) -> dict[str, Any]:
         (context(request_parameters="temperature 1"), "request_parameters_differ"),
         (context(command=None), "context_missing"),
         ({"vllm_version": "0.33.0"}, "vllm_version_differs"),
-        ({"model_name": "llama-2"}, "served_name_differs"),
         ({"interrupted": True}, "interrupted"),
         ({"old": True}, "old_recording"),
         ({"blocks": ()}, "no_blocks"),

@@ -89,7 +89,7 @@ def test_at_each_load_what_is_to_run_loses_at_most_5_percent_against_the_best(fi
         assert each.unjudged == ()
 
 
-def test_the_figures_of_a_load_are_those_of_the_server_also_where_memory_gives_way_to_arithmetic() -> None:
+def test_the_speedup_at_a_load_is_that_of_the_server_also_where_memory_gives_way_to_arithmetic() -> None:
     """Step times are flat up to a bend, which lies at smaller loads the more tokens a request verifies."""
 
     def step(k: int, load: float) -> float:
@@ -101,11 +101,6 @@ def test_the_figures_of_a_load_are_those_of_the_server_also_where_memory_gives_w
     for at in line.by_load:
         slowdown = step(3, at.concurrency) / step(0, at.concurrency)
         assert known(at.speedup).value == pytest.approx(2.55 / slowdown, rel=0.14)
-        assert known(at.tokens_per_step) == pytest.approx(2.55)
-        assert known(at.step_seconds) / known(at.plain_step_seconds) == pytest.approx(2.55 / known(at.speedup).value)
-        cost = known(at.draft_cost_ratio)
-        assert cost.value == pytest.approx((2.55 / known(at.speedup).value - 1.0) / 3)
-        assert known(cost.low) <= cost.value <= known(cost.high)
 
 
 def test_the_order_does_not_matter_and_the_plain_one_is_found_by_its_facts() -> None:
@@ -148,20 +143,18 @@ def test_k_by_load_is_in_vllms_own_spelling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "arguments", "keys"),
+    ("version", "arguments", "by_load"),
     [
-        ("0.32.0", "", {"num_speculative_tokens_per_batch_size"}),
-        ("0.23.0", "", set()),
-        ("0.32.0", "--data-parallel-size 2", set()),
-        ("0.8.5", "", {"disable_by_batch_size"}),
-        (None, "", set()),
+        ("0.32.0", "", True),
+        ("0.23.0", "", False),
+        ("0.32.0", "--data-parallel-size 2", False),
+        (None, "", False),
     ],
 )
-def test_what_a_release_cannot_do_is_not_recommended(version: str | None, arguments: str, keys: set[str]) -> None:
+def test_what_a_release_cannot_do_is_not_recommended(version: str | None, arguments: str, by_load: bool) -> None:
     facts = {"vllm_version": version, "context": replace(CONTEXT, command=f"vllm serve m {arguments}")}
     advice = side_by_side(*(DEAR.record(k, LOADS[:5], **facts) for k in (0, 1, 3))).advice
-    both = {"num_speculative_tokens_per_batch_size", "disable_by_batch_size"}
-    assert both & set(advice.speculative_config or ()) == keys
+    assert ("num_speculative_tokens_per_batch_size" in (advice.speculative_config or ())) is by_load
 
 
 def test_drafts_that_lose_at_the_load_are_off() -> None:
@@ -379,12 +372,12 @@ def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apa
     assert "\n".join(lines).count("no_blocks") == 1  # once for all recordings
     (row,) = (line for line in lines if line.startswith("  0.9 "))
     assert re.fullmatch(r"  0.9   1\.2.x \(1\.2. to 1\.3.\)  1\.5.x \(1\.5. to 1\.6.\) \*", row.rstrip())
-    assert "Steps by load" not in "\n".join(lines)
+    assert "Recordings" not in lines
 
 
-def test_verbose_adds_recordings_steps_and_reasons() -> None:
+def test_verbose_adds_recordings_and_reasons() -> None:
     text = printed(SEVERAL, verbose=True)
-    assert {"Recordings", "Steps by load"} <= set(text.splitlines())
+    assert "Recordings" in text.splitlines()
     assert all(" ".join(reason.split()) in " ".join(text.split()) for reason in SEVERAL.advice.reasons)
 
 
@@ -433,7 +426,7 @@ def test_the_command_writes_each_output_and_fails_on_a_regression_where_asked_fo
 
     assert ran()[0] == 0
     assert ran("--fail-on-regression")[1].startswith("Run k by load")
-    assert "Steps by load" in ran("--verbose")[1]
+    assert "\nRecordings\n" in ran("--verbose")[1]
     assert ran("--fail-on-regression")[0] == 1  # k3 is slower
     assert ran("--output=markdown")[1].startswith("# Recordings side by side\n")
     assert msgspec.json.decode(ran("--output=json")[1], type=Several).advice.code == "use"

@@ -9,7 +9,6 @@ import pytest
 from specdec_exporter.predictor.speculativeconfig import (
     config_for,
     given_config,
-    has_limit,
     has_schedule,
     is_data_parallel,
     lacks_draft_model,
@@ -52,7 +51,7 @@ def test_data_parallel_engines_are_known_by_the_command(command: str | None, par
 
 
 def test_another_k_keeps_the_other_keys() -> None:
-    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "disable_by_batch_size": 8}
+    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
     assert config_for(ngram, "ngram", 2) == {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 4}
     assert config_for({}, None, 2) is None
     assert config_for({"method": "mtp"}, None, 2) == {"method": "mtp", "num_speculative_tokens": 2}
@@ -63,7 +62,6 @@ def test_a_k_by_batch_size_is_written_as_vllm_reads_it() -> None:
     assert found == EAGLE | {"num_speculative_tokens_per_batch_size": [[1, 8, 3], [9, 32, 1], [33, 64, 0]]}
     # A configuration that had another one does not keep it.
     assert config_for(found, "eagle3", 3) == EAGLE
-    assert config_for(EAGLE, "eagle3", 3, limit=16) == EAGLE | {"disable_by_batch_size": 16}
 
 
 def test_releases_differ_in_what_they_take() -> None:
@@ -73,7 +71,6 @@ def test_releases_differ_in_what_they_take() -> None:
         False,
     ]
     assert not has_schedule((0, 32, 0), data_parallel=True)
-    assert [has_limit(release) for release in ((0, 9, 2), (0, 10, 0), None)] == [True, False, False]
 
 
 def test_a_draft_model_that_nobody_names_is_missing() -> None:

@@ -11,8 +11,8 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.choice import Choice, is_gain, stops_paying
-from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.schedule import Plan, in_words, plan
+from specdec_exporter.comparison.decision import in_words, times
+from specdec_exporter.comparison.schedule import Plan, limits, plan
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import Policy
 
@@ -61,10 +61,10 @@ def advise(
         here, unjudged = _here(present), [lines[name] for name in present.unjudged]
         return Advice(
             code="record_more",
-            headline=f"Record more: {_list(map(called, unjudged))} may be the fastest, but is not known {here}.",
+            headline=f"Record more: {in_words(map(called, unjudged))} may be the fastest, but is not known {here}.",
             outlook=f"{_where(unjudged)} Its time per output token is the lowest, or was not recorded.",
             reasons=unknown,
-            action=f"Record {_list(present.unjudged)} {here} too, or the one without speculation at its load.",
+            action=f"Record {in_words(present.unjudged)} {here} too, or the one without speculation at its load.",
         )
     known = next(run for run in _runs(choices) if present in run)
     found = plan(known, present, lines, recordings)
@@ -91,7 +91,7 @@ def advise(
 
 def _use(present: Choice, known: Sequence[Choice], found: Plan, line: Line | None) -> dict[str, Any]:
     """Return the fields of advice to speculate; ``line``: what runs at the load that was recorded most."""
-    what = f"k by load ({in_words(found.ranges)})" if found.ranges else called(line) if line else ""
+    what = f"k by load ({limits(found.ranges)})" if found.ranges else called(line) if line else ""
     fields: dict[str, Any] = {"headline": f"Run {what}: {_gains(present, known)}.", "action": found.action}
     fields |= {"speculative_config": found.config, "num_speculative_tokens": 0}
     if line is not None:
@@ -149,7 +149,8 @@ def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[s
         if each.best is None:
             yield f"{here}: it was recorded only with speculation, or only without."
         elif each.unjudged:
-            yield f"{here}: {_list([called(lines[name]) for name in each.unjudged])} may be faster, but ran elsewhere."
+            unjudged = in_words(called(lines[name]) for name in each.unjudged)
+            yield f"{here}: {unjudged} may be faster, but ran elsewhere."
 
 
 def _outlook(known: Sequence[Choice]) -> str:
@@ -166,8 +167,3 @@ def _outlook(known: Sequence[Choice]) -> str:
 def shown(concurrency: float) -> str:
     """Return a number of requests in decode: ``2.4``, ``24``."""
     return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
-
-
-def _list(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

@@ -26,19 +26,13 @@ class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What a recording does at one load.
 
     ``recorded_seconds``: for how long it ran at about this load, the seconds of all request-steps. ``speedup`` is
-    seconds per token without speculation / its own, at this load and at one rate of prompts for all recordings.
-    ``tokens_per_step`` is of its intervals at about this load, or of all. ``step_seconds`` follows from it;
-    ``plain_step_seconds`` is a step without speculation. ``draft_cost_ratio`` is what one more draft token costs over
-    such a step. They are ``null`` where the speed-up or its interval is not known.
+    seconds per token without speculation / its own, at this load and at one rate of prompts for all recordings;
+    ``null`` where it or its interval is not known.
     """
 
     concurrency: float
     recorded_seconds: float
-    speedup: Estimate | None = None
-    tokens_per_step: float | None = None
-    step_seconds: float | None = None
-    plain_step_seconds: float | None = None
-    draft_cost_ratio: Estimate | None = None
+    speedup: Estimate | None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,15 +118,21 @@ def _row(power: int, load: float, prompts: float, every: Sequence[_Recorded], po
     """Return what each candidate does at a load, ``prompts`` tokens are read in the time of a token."""
     rate = _prompt_rate(load, prompts, [each.times for each in every if each.times])
     plain, *others = (each.times.at(load, rate, policy) if each.times else None for each in every)
-    row = []
-    for own, each in zip(others, every[1:], strict=True):
-        here = each.octaves.get(power, _NOTHING)
-        at = AtLoad(concurrency=load, recorded_seconds=here.step_seconds)
-        if plain is not None and own is not None:
-            at = _judged(at, plain, own, here if here.steps else each.whole, policy)
-        partly = each.recording.adaptive_verification
-        row.append(msgspec.structs.replace(at, draft_cost_ratio=None) if partly else at)
-    return row
+    return [
+        AtLoad(
+            concurrency=load,
+            recorded_seconds=each.octaves.get(power, _NOTHING).step_seconds,
+            speedup=_speedup(plain, own, policy),
+        )
+        for own, each in zip(others, every[1:], strict=True)
+    ]
+
+
+def _speedup(plain: Spread | None, own: Spread | None, policy: Policy) -> Estimate | None:
+    if plain is None or own is None:
+        return None
+    found = (plain / own).of_two_runs(policy.chance)
+    return None if found.low is None or found.high is None else found
 
 
 def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> float:
@@ -140,25 +140,3 @@ def _prompt_rate(load: float, prompts: float, times: Sequence[StepTimes]) -> flo
     lines = [each.line for each in times if each.covers(load)]
     rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in lines]
     return math.fsum(rates) / len(rates) if rates else 0.0
-
-
-def _judged(at: AtLoad, plain: Spread, own: Spread, steps: Load, policy: Policy) -> AtLoad:
-    """Return a load with its figures if the speed-up has an interval; ``steps`` tell the tokens per step."""
-    found = (plain / own).of_two_runs(policy.chance)
-    if found.low is None or found.high is None:
-        return at
-    tokens, drafted = steps.tokens / steps.steps, (steps.counts.draft_tokens or 0.0) / steps.steps
-    return msgspec.structs.replace(
-        at,
-        speedup=found,
-        tokens_per_step=tokens,
-        step_seconds=own.value * tokens,
-        plain_step_seconds=plain.value,
-        draft_cost_ratio=_cost(found, tokens, drafted) if drafted > 0.0 else None,
-    )
-
-
-def _cost(speedup: Estimate, tokens: float, drafted: float) -> Estimate:
-    """Return the cost of a draft token: a step takes tokens / speed-up times one without drafts. Never below 0."""
-    found = speedup.inverse().scaled(tokens / drafted, -1.0 / drafted)
-    return Estimate(max(found.value, 0.0), max(found.low or 0.0, 0.0), max(found.high or 0.0, 0.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -89,21 +89,21 @@ def _found(named: dict[str, list[str]], measured: Measured | None, gain: Directi
     if measured is not None and measured.speedup.low is not None:
         load = f"{measured.concurrency:.1f} requests in decode"
         decoding = f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
-    better = f", faster in {_list(faster)}" if faster else ""
+    better = f", faster in {in_words(faster)}" if faster else ""
     code: DecisionCode
     if slower:
-        worse = f", with a worse tail in {_list(tail)}" if tail else ""
-        code, words = "mixed" if faster else "slower", f"Slower in {_list(slower)}{better}{worse}"
+        worse = f", with a worse tail in {in_words(tail)}" if tail else ""
+        code, words = "mixed" if faster else "slower", f"Slower in {in_words(slower)}{better}{worse}"
     elif tail:
-        code, words = "tail_worse", f"The slowest requests became slower in {_list(tail)}{better}"
+        code, words = "tail_worse", f"The slowest requests became slower in {in_words(tail)}{better}"
     elif faster:
         if gain == "faster":
             return "faster", f"Faster: {decoding}"
-        code, words = "faster", f"Faster in {_list(faster)}"
+        code, words = "faster", f"Faster in {in_words(faster)}"
     elif unknown:
-        code, words = "inconclusive", f"No difference is shown or ruled out in {_list(unknown)}"
+        code, words = "inconclusive", f"No difference is shown or ruled out in {in_words(unknown)}"
     elif same:
-        code, words = "no_difference", f"No difference in {_list(same)}"
+        code, words = "no_difference", f"No difference in {in_words(same)}"
     else:
         code, words = "undecided", "These recordings allow no decision"
     return code, f"{words}; {decoding}" if decoding else words
@@ -231,6 +231,7 @@ def times(estimate: Estimate | None, unit: str = "x") -> str:
     return f"{value} ({low} to {high})"
 
 
-def _list(names: list[str]) -> str:
+def in_words(names: Iterable[str]) -> str:
+    """``one, two and three``; there is at least one name."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -26,7 +26,6 @@ FlagCode = Literal[
     "quantization_differs",
     "draft_model_differs",
     "request_parameters_differ",
-    "served_name_differs",
     "context_missing",
     "interrupted",
     "too_few_requests",
@@ -145,40 +144,31 @@ def flags(
 
 def _settings(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
     """Yield how hardware, release, models or requests differ."""
-    before, after = baseline.context, candidate.context
+    before, after = _facts(baseline), _facts(candidate)
+    both = speculates(baseline) and speculates(candidate)
     again = "Record both in the same setting. Otherwise the result shows the effect of both changes together."
-    one, other = (quantization_of(each.command, each.model) for each in (before, after))
-    facts: list[tuple[FlagCode, str, object, object]] = [
-        ("hardware_differs", "hardware", before.hardware, after.hardware),
-        ("runtime_differs", "runtime", before.runtime, after.runtime),
-        ("vllm_version_differs", "vLLM version", baseline.vllm_version, candidate.vllm_version),
-        (
-            "quantization_differs",
-            "quantisation of the target model",
-            one.target or "none named",
-            other.target or "none named",
-        ),
-    ]
-    if speculates(baseline) and speculates(candidate):
-        drafts = [given_config(each.command).get("model") for each in (before, after)]
-        facts += [
-            (
-                "quantization_differs",
-                "quantisation of the draft model",
-                one.draft or "none named",
-                other.draft or "none named",
-            ),
-            ("draft_model_differs", "draft model", drafts[0], drafts[1]),
-        ]
-    facts.append(
-        ("request_parameters_differ", "request parameters", before.request_parameters, after.request_parameters)
-    )
-    for code, name, then, now in facts:
-        if _differ(then, now):
+    for (code, name), then in before.items():
+        now = after[code, name]
+        if (both or name not in _OF_DRAFTS) and _differ(then, now):
             yield Flag(code, f"{name}: {then} in the baseline, {now} in the candidate", again)
-    if before.model is not None and after.model is not None and _differ(baseline.model_name, candidate.model_name):
-        names = f"{baseline.model_name} and {candidate.model_name}"
-        yield Flag("served_name_differs", f"the same model is served as {names}", "Check that it is the same model.")
+
+
+_OF_DRAFTS: Final = ("quantisation of the draft model", "draft model")
+
+
+def _facts(side: Baseline) -> dict[tuple[FlagCode, str], object]:
+    """Return the facts of a setting, by the flag and the name of each."""
+    context = side.context
+    target, draft = quantization_of(context.command, context.model)
+    return {
+        ("hardware_differs", "hardware"): context.hardware,
+        ("runtime_differs", "runtime"): context.runtime,
+        ("vllm_version_differs", "vLLM version"): side.vllm_version,
+        ("quantization_differs", "quantisation of the target model"): target or "none named",
+        ("quantization_differs", "quantisation of the draft model"): draft or "none named",
+        ("draft_model_differs", "draft model"): given_config(context.command).get("model"),
+        ("request_parameters_differ", "request parameters"): context.request_parameters,
+    }
 
 
 def _traffic(traffic: Difference, *, like_load: bool) -> Iterator[Flag]:

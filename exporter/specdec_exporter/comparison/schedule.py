@@ -84,11 +84,8 @@ def _by_load(one: Plan, ranges: tuple[Range, ...], running: Sequence[Baseline]) 
             "With a k by load, model runner V1 captures CUDA graphs in pieces only: compare it with one k.",
         )
         return _checked(speculativeconfig.config_for(given, largest.method, k, schedule=ranges), ranges, notes)
-    if speculativeconfig.has_limit(release) and [each.k > 0 for each in ranges] == [True, False]:
-        limit = ranges[0].last
-        return _checked(speculativeconfig.config_for(given, largest.method, k, limit=limit), ranges)
     why = "with data parallel engines" if parallel else f"in vLLM {versions[-1] if versions else '(release unknown)'}"
-    note = f"The fastest k differs by load ({in_words(ranges)}), but {why} one k serves all loads."
+    note = f"The fastest k differs by load ({limits(ranges)}), but {why} one k serves all loads."
     return msgspec.structs.replace(one, notes=(*one.notes, note))
 
 
@@ -116,6 +113,6 @@ def _change(before: Choice, after: Choice, lines: Mapping[str, Line]) -> float:
     return crossover(ratios) or (after if ratios[1][1] >= 1.0 else before).concurrency
 
 
-def in_words(ranges: Sequence[Range]) -> str:
+def limits(ranges: Sequence[Range]) -> str:
     """Return ``3 up to 16, 1 up to 32 requests``."""
     return f"{', '.join(f'{each.k} up to {each.last}' for each in ranges)} requests"

@@ -17,9 +17,7 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import Release
 
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
-_LIMIT: Final = "disable_by_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
-_LIMIT_UNTIL: Final = (0, 9, 2)  # accepted up to 0.16.0, but only the V0 engine reads it
 # These run without a draft model or head of their own.
 _WITHOUT_DRAFT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
 
@@ -31,11 +29,6 @@ def has_schedule(release: Release | None, *, data_parallel: bool) -> bool:
     0.26.
     """
     return release is not None and release >= _SCHEDULE_SINCE and not data_parallel
-
-
-def has_limit(release: Release | None) -> bool:
-    """Whether the release has a batch size above which nothing is drafted: on its V0 engine."""
-    return release is not None and release <= _LIMIT_UNTIL
 
 
 def given_config(command: str | None) -> dict[str, Any]:
@@ -55,24 +48,21 @@ def config_for(
     num_speculative_tokens: int,
     *,
     schedule: Sequence[tuple[int, int, int]] = (),
-    limit: int | None = None,
 ) -> dict[str, Any] | None:
     """Return the configuration with another k; ``None`` if the method is not known.
 
-    The keys that were ``given`` stay, except another schedule or limit.
+    The keys that were ``given`` stay, except another schedule.
     """
     method = method or given.get("method")
     if not isinstance(method, str):
         return None
     found = {
         "method": method,
-        **{key: value for key, value in given.items() if key not in (_SCHEDULE, _LIMIT)},
+        **{key: value for key, value in given.items() if key != _SCHEDULE},
         "num_speculative_tokens": num_speculative_tokens,
     }
     if schedule:
         found[_SCHEDULE] = [list(each) for each in schedule]
-    if limit is not None:
-        found[_LIMIT] = limit
     return found
 
 

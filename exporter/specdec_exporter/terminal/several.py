@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.comparison.advice import Advice, AdviceCode, shown
-from specdec_exporter.comparison.byload import AtLoad, Line
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import times
 from specdec_exporter.comparison.latency import Sli
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
-from specdec_exporter.formatting import count, decimal, percent, plain, seconds
+from specdec_exporter.formatting import count, percent, plain, seconds
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
 from specdec_exporter.terminal.console import heading, indented, write
@@ -41,16 +40,11 @@ _STYLE: dict[AdviceCode, str] = {
     "unknown": "blue",
 }
 _RECORDING_COLUMNS: Final = ("recording", "speculation", "requests", "TTFT", "TPOT", "accepted", "decision")
-_STEP_COLUMNS: Final = ("load", "recording", "tokens", "step", "plain step", "cost", "speed-up")
 _LEGEND: Final = (
     "load: requests in decode at a time, per engine. *: the fastest. Speed-up of decoding against the recording "
     "without speculation, with its 95 % interval. -: not known."
 )
-_DETAILS_LEGEND: Final = (
-    "decision: against the recording without speculation. tokens: per step. step: mean time of a step of one request; "
-    "plain step: without speculation, at this load. cost: of one more draft token / a plain step, which is the "
-    "acceptance that breaks even."
-)
+_RECORDINGS_LEGEND: Final = "decision: against the recording without speculation."
 
 
 def write_several(stream: TextIO, several: Several, output: Output, *, verbose: bool = False) -> None:
@@ -76,16 +70,11 @@ def _speedups(several: Several) -> Section:
     return Section("Speed-up by load", rows, ("load", *(line.recording for line in several.lines)))
 
 
-def _details(several: Several) -> Iterator[Section]:
-    yield Section("Recordings", list(_recordings(several)), _RECORDING_COLUMNS)
-    steps = sorted(((at, line) for line in several.lines for at in line.by_load), key=lambda each: each[0].concurrency)
-    yield Section("Steps by load", [_step(at, line) for at, line in steps], _STEP_COLUMNS)
-
-
-def _recordings(several: Several) -> Iterator[tuple[str, ...]]:
-    yield _recording(several.comparisons[0].baseline, several.comparisons[0], "-")
-    for each in several.comparisons:
-        yield _recording(each.candidate, each, each.decision.code.replace("_", " "))
+def _recordings(several: Several) -> Section:
+    first, *_ = several.comparisons
+    rows = [_recording(first.baseline, first, "-")]
+    rows += [_recording(each.candidate, each, each.decision.code.replace("_", " ")) for each in several.comparisons]
+    return Section("Recordings", rows, _RECORDING_COLUMNS)
 
 
 def _recording(side: Side, comparison: Comparison, decision: str) -> tuple[str, ...]:
@@ -103,19 +92,6 @@ def _recording(side: Side, comparison: Comparison, decision: str) -> tuple[str, 
 def _mean(side: Side, comparison: Comparison, sli: Sli) -> str:
     pair = next(each.mean_seconds for each in comparison.latencies if each.sli == sli)
     return seconds(pair.baseline if side is comparison.baseline else pair.candidate)
-
-
-def _step(at: AtLoad, line: Line) -> tuple[str, ...]:
-    cost = at.draft_cost_ratio
-    return (
-        shown(at.concurrency),
-        line.recording,
-        decimal(at.tokens_per_step),
-        seconds(at.step_seconds),
-        seconds(at.plain_step_seconds),
-        "-" if cost is None else f"{cost.value:.3f}",
-        times(at.speedup),
-    )
 
 
 def _flags(several: Several) -> Iterator[tuple[Flag, str]]:
@@ -141,7 +117,7 @@ def _config_flag(advice: Advice) -> str:
 
 
 def print_several(console: Console, several: Several, *, verbose: bool = False) -> None:
-    """Print what to run, the speed-ups by load and the flags; ``verbose`` adds reasons, recordings and steps."""
+    """Print what to run, the speed-ups by load and the flags; ``verbose`` adds reasons and recordings."""
     advice = several.advice
     console.print(Text(plain(advice.headline), style=f"bold {_STYLE[advice.code]}"))
     console.print(Text(plain(advice.outlook)))
@@ -155,9 +131,8 @@ def print_several(console: Console, several: Several, *, verbose: bool = False) 
         print_section(console, _speedups(several))
         indented(console, Text(_LEGEND, style="dim"))
     if verbose:
-        for section in _details(several):
-            print_section(console, section)
-        indented(console, Text(_DETAILS_LEGEND, style="dim"))
+        print_section(console, _recordings(several))
+        indented(console, Text(_RECORDINGS_LEGEND, style="dim"))
     flags = list(_flags(several))
     if flags:
         heading(console, FLAGS_TITLE)
@@ -177,9 +152,9 @@ def as_markdown(several: Several) -> str:
         lines += ["", *fenced(_config_flag(advice))]
     if advice.reasons:
         lines += ["", *(f"- {escaped(reason)}" for reason in advice.reasons)]
-    for section in (_speedups(several), *_details(several)):
+    for section in (_speedups(several), _recordings(several)):
         lines += markdown_section(section)
-    lines += ["", escaped(f"{_LEGEND} {_DETAILS_LEGEND}"), "", "## Settings"]
+    lines += ["", escaped(f"{_LEGEND} {_RECORDINGS_LEGEND}"), "", "## Settings"]
     for side in (several.comparisons[0].baseline, *(each.candidate for each in several.comparisons)):
         facts = (side.context.hardware, side.context.model, side.context.runtime, side.context.request_parameters)
         words = "; ".join(escaped(fact) for fact in facts if fact)
