@@ -367,7 +367,7 @@ def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apa
     assert max(len(line) for line in lines if line is not flag) <= 80
     assert re.match(r"Run k by load \(3 up to 17, 0 up to 60 requests\): 1\.5.x at 0\.9 ", lines[0])
     assert any(
-        re.match(r"Above about 1. \(1. to 1.\) requests in decode speculation stops paying\.", line) for line in lines
+        re.match(r"Above about 17 \(15 to 20\) requests in decode speculation stops paying\.", line) for line in lines
     )
     assert "\n".join(lines).count("no_blocks") == 1  # once for all recordings
     (row,) = (line for line in lines if line.startswith("  0.9 "))
