@@ -371,7 +371,7 @@ def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apa
     )
     assert "\n".join(lines).count("no_blocks") == 1  # once for all recordings
     (row,) = (line for line in lines if line.startswith("  0.9 "))
-    assert re.fullmatch(r"  0.9   1\.2.x \(1\.2. to 1\.3.\)  1\.5.x \(1\.5. to 1\.6.\) \*", row.rstrip())
+    assert re.fullmatch(r"  0.9   1\.2.x \(1\.1. to 1\.3.\)  1\.5.x \(1\.5. to 1\.6.\) \*", row.rstrip())
     assert "Recordings" not in lines
 
 
