@@ -164,12 +164,9 @@ def judged_rows(judged: Sequence[Judged]) -> Iterator[Row]:
     words = [(trial.word, each.truth.speedup, trial.now) for each in judged for trial in each.trials]
     for word, wrong in (("harmful", "gain"), ("healthy", "loss")):
         said = [(long, now) for found, long, now in words if found == word]
-        # A verdict is about its minutes. In bursts, ten of them may gain where the long run loses.
-        truths = {"same minutes": [now for _, now in said], "long run": [long for long, _ in said]}
-        for when, budget, most in (("same minutes", "none", 0.0), ("long run", "at most 1 %", 0.01)):
-            false = sum(truth > 1.0 if wrong == "gain" else truth < 1.0 for truth in truths[when])
-            measured = f"{false} of {len(said)}"
-            yield Row(f"{word} at a {wrong}, {when}", measured, budget, false <= most * len(said))
+        for when, truths in (("same minutes", [now for _, now in said]), ("long run", [long for long, _ in said])):
+            false = sum(truth > 1.0 if wrong == "gain" else truth < 1.0 for truth in truths)
+            yield Row(f"{word} at a {wrong}, {when}", f"{false} of {len(said)}", "none", false == 0)
     sides = [
         (trial.known.value, each.truth.speedup)
         for each, trial in _pairs(judged)

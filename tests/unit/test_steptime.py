@@ -90,8 +90,7 @@ def in_other_units(load: Load, factor: float) -> Load:
 # --- The line of a recording ---
 
 
-# A part that explains less than a billionth of the seconds is no part.
-@given(st.floats(0.001, 0.1), st.just(0.0) | st.floats(1e-5, 0.01), st.just(0.0) | st.floats(1e-8, 0.00008))
+@given(st.floats(0.001, 0.1), st.floats(0.0, 0.01), st.floats(0.0, 0.00008))
 def test_a_known_line_is_recovered(alpha: float, beta: float, gamma: float) -> None:
     server = Server(alpha, beta, gamma)
     plain = recorded(server)
@@ -268,7 +267,8 @@ def width(found: list[Measured]) -> float:
 def test_the_speed_up_lies_in_its_interval() -> None:
     found = [trial(number) for number in range(100)]
     assert held(found) >= 0.93
-    assert width(found) < 1.35
+    # 1.25 until the policy counted 0.6 of the misfit instead of 0.3, for rough machines; 1.277 since.
+    assert width(found) < 1.28
     assert statistics.mean(each.speedup.value for each in found) == pytest.approx(DRAFTING.speedup, rel=0.02)
 
 

@@ -191,7 +191,7 @@ class _Point(NamedTuple):
 
 # Reading prompts is never all of a step: without the other two, a step without prompts would take no time.
 _SUBSETS: Final = tuple(chosen for size in (1, 2, 3) for chosen in combinations(range(3), size) if chosen != (2,))
-_EXPLAINS_MORE: Final = 1.0 + 1e-9  # at one load with prompts of one length, all lines explain the same: the first one
+_EXPLAINS_MORE: Final = 1.0 + 1e-13  # at one load with prompts of one length, all lines explain the same: the first one
 
 
 def _fitted(points: Sequence[_Point]) -> Line | None:
