@@ -16,7 +16,7 @@ function(config, common)
     custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * value },  // so that the limit is in sight
   };
 
-  local paying = g.thresholds([[null, 'red'], [1, 'orange'], [config.speedup_min, 'green']]);
+  local paying = g.thresholds([[null, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']]);
   // One group of bars per concurrency: a column for each of the targets, [signal, labels, title].
   local overLoad(columns) = {
     local value(i) = if std.length(columns) == 1 then 'Value' else 'Value #' + g.refId(i),
@@ -127,7 +127,7 @@ function(config, common)
       about: 'The alert fires above the limit. The limit rises where requests are few, and where latency wanders by itself.',
       targets: [series('latency_ratio', '{{sli}}')] + [series('mean_limit', 'limit of {{sli}}', { sli: sli }) for sli in slis],
       overrides: [g.dashedLike('^limit', 'red')],
-      runbook: 'SpecDecodeLatencyMeanRegression',
+      runbook: 'SpecDecodeP99Regression',
       no_data: nothing.baseline,
       w: 12,
       h: 7,
@@ -325,7 +325,7 @@ function(config, common)
       about: 'When this grows with the latency, the requests changed, not the service.',
       targets: [series(length + '_length', 'mean')],
       min: 0,
-      runbook: 'SpecDecodeLatencyMeanRegression',
+      runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic,
       w: 8,
       h: 7,
@@ -351,7 +351,7 @@ function(config, common)
       no_data: nothing.baseline,
       w: 12,
       h: 7,
-    } + limit(config.tail_shift_warning, 'red')),
+    } + limit(config.policy.latency.tail_shift_min, 'red')),
     panel('timeseries', {
       title: 'Spread: P99 / P50',
       targets: bySli('latency_spread'),
@@ -405,7 +405,7 @@ function(config, common)
       no_data: nothing.predictor,
       w: 12,
       h: 7,
-    } + limit(config.kv_cache_usage_max, 'red')),
+    } + limit(0.9, 'red')),
     panel('timeseries', {
       title: 'KV cache capacity',
       about: 'If this falls with a deployment, a draft model or its KV cache took the memory.',
@@ -452,12 +452,12 @@ function(config, common)
       about: 'A replica slower than the others has a slower machine, other requests, or drafts that do not fit.',
       targets: [series('replica_latency', replica, { sli: 'tpot' }), series('latency_baseline', 'baseline', { sli: 'tpot' })],
       overrides: [g.dashed('baseline', 'text')],
-      runbook: 'SpecDecodeLatencyMeanRegression',
+      runbook: 'SpecDecodeP99Regression',
     }),
     byReplica('End-to-end latency by replica', 'replica_latency', {
       targets: [series('replica_latency', replica, { sli: 'e2e' }), series('latency_baseline', 'baseline', { sli: 'e2e' })],
       overrides: [g.dashed('baseline', 'text')],
-      runbook: 'SpecDecodeLatencyMeanRegression',
+      runbook: 'SpecDecodeP99Regression',
     }),
     byReplica('Speed-up by replica', 'replica_speedup', {
       about: 'Below 1, speculation slows this replica down.',

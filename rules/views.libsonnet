@@ -91,7 +91,7 @@ function(config, source, signals, narrow)
   // A vector by k, from an expression for each k.
   local byK(of) = std.join('\nor\n', [
     promql.withLabel(of(k), 'k', std.toString(k))
-    for k in std.range(1, config.considered_positions)
+    for k in std.range(1, 8)
   ]);
   // The drafts of a request's first decoding step have no sample.
   local drafts_per_step = 'clamp_max(%s, 1)' % ratio(signals.drafts.record, source.steps('increase', long));
