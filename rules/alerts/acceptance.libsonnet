@@ -102,7 +102,7 @@ function(config, signals, alert)
         or
         %(fallen)s
         and
-        %(fallen)s%(ago)s
+        last_over_time(%(fallen)s[%(past)s]%(ago)s)
       ||| % {
         local rate_low = promql.strip(|||
           (
@@ -124,7 +124,8 @@ function(config, signals, alert)
         enough: enough,
         unless_it_pays: unless_it_pays,
         fallen: signals.acceptance_fallen.record,
-        ago: ago,
+        past: promql.duration(minutes(11)),
+        ago: promql.offset(minutes(20)),
       },
     },
   ]

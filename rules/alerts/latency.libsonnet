@@ -45,7 +45,11 @@ function(config, signals, alert)
     (%(slower)s)
     and %(on_sli)s
     %(enough)s
+    and %(on_sli)s
+    %(requests)s%(ago)s
   ||| % {
+    requests: requests,
+    ago: promql.offset(minutes(25)),  // of a new service, nobody knows the load yet
     // Nearly all of the last quarter of an hour. A new pod is slow for less than that, and meanwhile the alert waits.
     now: lately(0.1, signals.latency_ratio_now.record, paged),
     limit: number(config.policy.latency.harmful_ratio),
@@ -76,7 +80,7 @@ function(config, signals, alert)
   local description =
     when(
       'mean',
-      'Requests to %(where)s take longer on the whole than at baseline. ' % facts,
+      'On average, requests to %(where)s take longer than at baseline. ' % facts,
       'Some requests to %(where)s take much longer than at baseline. ' % facts
     )
     + std.join('', [about(sli) for sli in std.objectFields(config.slis)])

@@ -350,7 +350,7 @@ def processes(values: Sequence[float | None], labels: Mapping[str, str] | None =
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
+    """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli or what>]"``.
 
     Alerts in ``aside`` are not compared. ``values``: by minute, expressions and their one value (``None``: no sample).
 
@@ -379,10 +379,11 @@ class Case:
         for minute, expected in self.firing.items():
             samples = []
             for alert in sorted(expected):
-                name, severity, *sli = alert.split()
-                labels = f'alertname="{name}", severity="{severity}"' + (f', sli="{sli[0]}"' if sli else "")
+                name, severity, *more = alert.split()
+                labels = f'alertname="{name}", severity="{severity}"'
+                labels += "".join(f', {"what" if one in ("mean", "tail") else "sli"}="{one}"' for one in more)
                 samples.append({"labels": f"{{{labels}}}", "value": 1})
-            yield self._check(f"group by (alertname, severity, sli) ({fired})", minute, samples)
+            yield self._check(f"group by (alertname, severity, sli, what) ({fired})", minute, samples)
         for minute, values in self.values.items():
             for expression, value in values.items():
                 # Rounded: rates are extrapolated to the edges of their window.

@@ -32,11 +32,11 @@ REJECTED = (0.12, 0.04, 0.02)  # 0.06: below broken, and the head is rejected
 NOTHING = (0.03, 0.01, 0.005)  # 0.015
 CURVES = (LOW, POOR, REJECTED, NOTHING)
 
-DROPPED = "SpecDecodeAcceptanceDropped warning"
+DROPPED = "SpecDecodeAcceptanceLow warning"
 PAGE, TICKET = "SpecDecodeAcceptanceLow critical", "SpecDecodeAcceptanceLow warning"
 HARM, LOSS = "SpecDecodeHarmful critical tpot", "SpecDecodeNotPayingOff warning tpot"
-MEAN = "SpecDecodeLatencyMeanRegression warning tpot"
-SATURATED = "SpecDecodeSaturated warning"
+MEAN = "SpecDecodeP99Regression warning mean"
+SATURATED = "SpecDecodeLoadTooHigh warning"
 # Within one bucket, so that only the mean tells a small difference.
 FLAT = {"tpot": ((0.02, 1.0),), "ttft": STEADY["ttft"]}
 SILENT: dict[int, set[str]] = {minute: set() for minute in range(10, MINUTES, 5)}

@@ -36,7 +36,7 @@ STALLED = "SpecDecodeEngineStalled critical"
 SIDECAR = "SpecDecodeSidecarDown warning"
 SEVERAL = "SpecDecodeSeveralProcesses warning"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
-P99 = "SpecDecodeP99Regression critical tpot"
+P99 = "SpecDecodeP99Regression critical tail"
 LOW_PAGE = "SpecDecodeAcceptanceLow critical"
 WARMING = "inference_service:specdec_warming_replicas:ratio"
 
