@@ -142,9 +142,9 @@ function(config, common)
         }, { sli: sli }, 'latency_baseline')
         for sli in slis
       ] + [
-        graph(capital(config.slis[sli].title) + ', P99', 'latency_percentile', {
+        graph(capital(config.slis[sli].title) + ', P99', 'latency_quantile', {
           about: 'Interpolated within a bucket, so only for people.',
-          targets: both('series', 'latency_percentile', { sli: sli, quantile: '0.99' })
+          targets: both('series', 'latency_quantile', { sli: sli, quantile: '0.99' })
                    + [common.series(a, 'p99_baseline', 'baseline of A', { sli: sli })],
           no_data: nothing.traffic,
           runbook: 'SpecDecodeP99Regression',

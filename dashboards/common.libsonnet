@@ -226,7 +226,7 @@ function(config, alerts)
         )
       ||| % {
         from: from,
-        z_score: config.policy.latency.z_score,
+        z_score: config.alert_z_score,
         own_error: query.expr('mean_error', { sli: sli }),
         other_error: other.expr('mean_error', { sli: sli }),
       }), legend)),

@@ -298,9 +298,9 @@ function(config, common)
       about: 'Quantiles are interpolated within a bucket, so they are only for people. Alerts use the mean and the tail shift.',
       targets: [
         series('latency_mean', 'mean', { sli: sli }),
-        series('latency_percentile', 'P50', { sli: sli, quantile: '0.5' }),
-        series('latency_percentile', 'P95', { sli: sli, quantile: '0.95' }),
-        series('latency_percentile', 'P99', { sli: sli, quantile: '0.99' }),
+        series('latency_quantile', 'P50', { sli: sli, quantile: '0.5' }),
+        series('latency_quantile', 'P95', { sli: sli, quantile: '0.95' }),
+        series('latency_quantile', 'P99', { sli: sli, quantile: '0.99' }),
         series('latency_baseline', 'mean at baseline ({{baseline_source}})', { sli: sli }),
         series('p99_baseline', 'P99 at baseline', { sli: sli }),
       ],

@@ -95,6 +95,12 @@
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
+    // Alerts about acceptance need a difference of this many standard errors (a one-sided normal quantile). By chance, one look in
+    // 200 exceeds 2.58. They look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
+    // independent. docs/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
+    // latency.z_score, as the exporter does.
+    alert_z_score: 2.58,
+
     // Alerts about acceptance are silent with fewer drafts than this in the long window. About a dozen requests make a thousand
     // drafts, and fewer requests do not represent a service. The verdict needs only the policy's min_drafts and
     // min_effective_drafts.
@@ -137,28 +143,24 @@
     // By label `sli`. `family`: the exporter's histogram without prefix and unit. `vllm`: vLLM's histogram. Time per output
     // token is per request. The inter-token latency does not fit: it is per engine step (one sample for all tokens of a draft).
     // `cv`: coefficient of variation, for the sampling error of the mean. A histogram does not contain it.
-    // `quantiles`: recorded for people. At vLLM's buckets they are up to 70 % off, so no alert compares them.
     slis: {
       tpot: {
         title: 'time per output token',
         family: 'time_per_output_token',
         vllm: 'request_time_per_output_token',
         cv: config.policy.latency.time_per_output_token_cv,
-        quantiles: [0.5, 0.99],
       },
       ttft: {
         title: 'time to first token',
         family: 'time_to_first_token',
         vllm: 'time_to_first_token',
         cv: 1.5,
-        quantiles: [0.99],
       },
       e2e: {
         title: 'end-to-end latency',
         family: 'request_latency',
         vllm: 'e2e_request_latency',
         cv: 1.25,
-        quantiles: [0.99],
       },
     },
 

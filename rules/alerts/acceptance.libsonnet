@@ -13,22 +13,22 @@ function(config, signals, alert)
   local ago = promql.offset(minutes(25));
 
   // A measurement beats an estimate: nobody hears of acceptance while speculation makes the service faster.
-  local unless_it_pays = 'unless %s\n%s' % [on, signals.speedup_pays.record];
+  local unlessOn(expression) = '\nunless ' + on + '\n' + expression;
+  local unless_it_pays = unlessOn(signals.speedup_pays.record);
   // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
-  local unless_measured =
-    if config.source == 'exporter' then '\nunless %s\n%s' % [on, signals.break_even.expr] else '';
-  local enough = '%s >= %d' % [signals.sample.record, config.alert_min_drafts];
+  local unless_measured = if config.source == 'exporter' then unlessOn(signals.break_even.expr) else '';
+  local enough = signals.sample.record + ' >= %d' % config.alert_min_drafts;
   // A long draft is accepted less by the token. What counts is how many tokens a step gives.
-  local unlessLong(length) = '\nunless %s\n%s >= %s' % [on, signals.acceptance_length.record, number(length)];
+  local unlessLong(length) = unlessOn(signals.acceptance_length.record + ' >= ' + number(length));
 
   local facts = alert.facts { now: alert.number(signals.acceptance_now.record, alert.percent) };
   local rate = 'Acceptance is %(now)s over the last %(short)s and %(acceptance)s over %(long)s on %(where)s.' % facts;
   local fell = alert.ifThereIs(
     signals.acceptance_fallen.record,
-    ' It fell below its own baseline (%s), which is %s.' % [
-      alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
-      alert.number(signals.acceptance_baseline.record, alert.percent),
-    ],
+    ' It fell below its own baseline (%(source)s), which is %(baseline)s.' % {
+      source: alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
+      baseline: alert.number(signals.acceptance_baseline.record, alert.percent),
+    },
     ''
   );
   local sample = 'The sample is %(drafts)s drafts, worth %(effective)s independent ones.' % facts;
@@ -43,7 +43,7 @@ function(config, signals, alert)
          then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
          else if signals.method_known.expr == null then unknown_method
          else '')
-      + ' Mean acceptance length is %(acceptance_length)s; break-even is %(acceptance_length_min)s. ' % facts
+      + ' Mean acceptance length is %(acceptance_length)s. ' % facts
       + std.join(' ', [facts.curve, sample, facts.speedup]),
       signals.partly_verified.help
       + (' At position 0, acceptance is %(first)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
@@ -70,15 +70,10 @@ function(config, signals, alert)
         and
         %(enough)s
         and
-        %(drafted)s > 0
-        %(unless_it_pays)s%(unless_measured)s
+        %(drafted)s > 0%(unless_it_pays)s%(unless_measured)s
       ||| % {
-        local all_verified = '%s\nand\n%s < %s%s' % [
-          surelyBelow(acceptance, broken),
-          signals.acceptance_now.record,
-          broken,
-          unlessLong(1.5),
-        ],
+        local all_verified =
+          surelyBelow(acceptance, broken) + '\nand\n' + signals.acceptance_now.record + ' < ' + broken + unlessLong(1.5),
         // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
         nothing:
           if first == null then all_verified
@@ -97,10 +92,9 @@ function(config, signals, alert)
       expr: |||
         %(low)s
         and
-        %(enough)s
-        %(unless_it_pays)s
+        %(enough)s%(unless_it_pays)s
         or
-        %(fallen)s
+        %(fallen)s > 0
         and
         last_over_time(%(fallen)s[%(past)s]%(ago)s)
       ||| % {

@@ -99,7 +99,6 @@ function(config, signals)
       acceptance: alert.number(signals.acceptance.record, alert.percent),
       acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
       acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
-      acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
       // Break-even that is not measured is the policy's guess, and is called so.
       basis:
         if config.source == 'exporter'

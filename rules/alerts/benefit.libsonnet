@@ -82,7 +82,7 @@ function(config, signals, alert)
       level: config.level_labels + ['sli'],
       for_seconds: minutes(60),
       keep_seconds: minutes(15),
-      expr: 'max without (speedup_source) (%s)\nand %s\n%s' % [signals.speedup_pays_not.record, on, settled],
+      expr: 'max without (speedup_source) (%s)' % signals.speedup_pays_not.record + '\nand ' + on + '\n' + settled,
       summary: 'Speculative decoding gives no speed-up over the baseline without it.',
       description: 'Speculation does not pay on %(where)s. ' % facts + facts.speedup
                    + ' At least %s is wanted. ' % number(config.policy.latency.speedup_min) + mean + facts.judged,

@@ -15,26 +15,29 @@ function(config, signals, alert)
   // One series per service. Where everybody is slower, the tail is longer, too. What fires goes on as it is: one slowdown is
   // one alert.
   local one(severity, mean, tail) =
-    local told(what) = 'ALERTS{alertname="SpecDecodeP99Regression", alertstate="firing", severity="%s", what="%s"}' % [severity, what];
-    local branch(what, expr, other) =
-      promql.withLabel('max without (sli) (\n  %s\n)' % promql.indent(expr), 'what', what) + '\nunless %s\n%s' % [on, told(other)];
-    branch('mean', mean, 'tail') + '\nor ' + on + '\n' + branch('tail', tail, 'mean');
-  local tail(share, limit, matchers='') = '%s > clamp_min(%s, %s)' % [
-    share,
-    signals.tail_margin.expr + matchers,
-    number(limit),
-  ];
-  local enough(matchers='') = '%s%s >= %d' % [requests, matchers, config.min_requests];
+    local branch(what, expr, other) = |||
+      %(labelled)s
+      unless %(on)s
+      ALERTS{alertname="SpecDecodeP99Regression", alertstate="firing", severity="%(severity)s", what="%(other)s"}
+    ||| % {
+      labelled: promql.withLabel('max without (sli) (\n  %s\n)' % promql.indent(expr), 'what', what),
+      on: on,
+      severity: severity,
+      other: other,
+    };
+    branch('mean', mean, 'tail') + 'or ' + on + '\n' + branch('tail', tail, 'mean');
+  local enough = requests + ' >= %d' % config.min_requests;
+  local tail(share, limit) = '%(share)s > clamp_min(%(margin)s, %(limit)s)\nand %(on_sli)s\n%(enough)s' % {
+    share: share,
+    margin: signals.tail_margin.expr,
+    limit: number(limit),
+    on_sli: on_sli,
+    enough: enough,
+  };
 
   // Prefill makes the first token, and speculation does not touch it: it is a ticket only. So is a whole request that takes
   // longer where each of its tokens does not: answers may be longer.
   local paged = '{sli=~"e2e|tpot"}';
-  local lately(quantile, record, matchers) = 'quantile_over_time(%s, %s%s[%s])' % [
-    number(quantile),
-    record,
-    matchers,
-    promql.duration(minutes(15)),
-  ];
   local much_slower = |||
     (
       %(now)s > %(limit)s
@@ -51,38 +54,45 @@ function(config, signals, alert)
     requests: requests,
     ago: promql.offset(minutes(25)),  // of a new service, nobody knows the load yet
     // Nearly all of the last quarter of an hour. A new pod is slow for less than that, and meanwhile the alert waits.
-    now: lately(0.1, signals.latency_ratio_now.record, paged),
+    now: promql.range('quantile_over_time', '0.1, ' + signals.latency_ratio_now.record + paged, minutes(15)),
     limit: number(config.policy.latency.harmful_ratio),
     ratio: signals.latency_ratio_now.record,
     on: on,
     on_sli: on_sli,
     slower: promql.indent(signals.slower.expr),
-    enough: enough(),
+    enough: enough,
   };
 
-  local when(what, text, otherwise) = '{{ if eq $labels.what "%s" }}%s{{ else }}%s{{ end }}' % [what, text, otherwise];
   local about(sli) =
-    local title = config.slis[sli].title;
     local of(record, format, over='') = alert.number(record, format, sli);
-    alert.ifThereIs(ratio, 'The mean %s is %s, %s times that of its baseline (%s), and %s times over the last %s. ' % [
-      title,
-      of(signals.latency_mean.record, alert.seconds),
-      of(ratio, alert.two),
-      of(signals.latency_baseline.record, alert.seconds),
-      of(signals.latency_ratio_now.record, alert.two),
-      promql.duration(config.short_window_seconds),
-    ], '', sli, ' > 1.1')
-    + alert.ifThereIs(shift, '%s more of the requests than usual exceed a limit of %s that the baseline kept. ' % [
-      of(shift, alert.percent),
-      title,
-    ], '', sli, ' > 0.005');
+    local said = {
+      title: config.slis[sli].title,
+      mean: of(signals.latency_mean.record, alert.seconds),
+      ratio: of(ratio, alert.two),
+      baseline: of(signals.latency_baseline.record, alert.seconds),
+      now: of(signals.latency_ratio_now.record, alert.two),
+      short: alert.facts.short,
+      share: of(shift, alert.percent),
+    };
+    alert.ifThereIs(
+      ratio,
+      'The mean %(title)s is %(mean)s, %(ratio)s times that of its baseline (%(baseline)s), and %(now)s times over the last %(short)s. '
+      % said,
+      '',
+      sli,
+      ' > 1.1'
+    )
+    + alert.ifThereIs(
+      shift,
+      '%(share)s more of the requests than usual exceed a limit of %(title)s that the baseline kept. ' % said,
+      '',
+      sli,
+      ' > 0.005'
+    );
   local facts = alert.facts;
   local description =
-    when(
-      'mean',
-      'On average, requests to %(where)s take longer than at baseline. ' % facts,
-      'Some requests to %(where)s take much longer than at baseline. ' % facts
-    )
+    ('{{ if eq $labels.what "mean" }}On average, requests{{ else }}Some requests{{ end }} to %(where)s take '
+     + '{{ if eq $labels.what "tail" }}much {{ end }}longer than at baseline. ') % facts
     + std.join('', [about(sli) for sli in std.objectFields(config.slis)])
     + 'The baseline is %s. ' % alert.label(signals.latency_baseline.record, 'baseline_source', 'service')
     + 'Over %(long)s there were %(most)s requests. ' % facts { most: alert.aggregated('max', requests, alert.whole) }
@@ -98,36 +108,45 @@ function(config, signals, alert)
     expr: expr,
     summary: 'Requests became slower than at baseline.',
     description: description,
-    impact: when(
-      'mean', 'Most users wait longer than before, or some by very much.', 'The slowest requests take noticeably longer.'
-    ),
+    impact: 'Users wait longer than before: on the whole, or some of them noticeably. The description says which.',
     action: 'If it began with a deployment, roll back. If acceptance fell too, treat that first. If not, look at waiting '
-            + 'requests, KV cache and prompt lengths: load or traffic changed, not speculation. '
-            + when('mean', '', 'One kind of request may suffer: split the traffic.'),
+            + 'requests, KV cache and prompt lengths: load or traffic changed, not speculation. If the mean hardly moved, one '
+            + 'kind of request suffers: split the traffic.',
   };
 
-  local unsettled = '\nunless %s\n%s' % [on, promql.group(signals.unsettled.expr)];
-  local long_tail = tail(shift, config.policy.latency.tail_shift_min) + '\nand %s\n%s' % [on_sli, enough()];
+  local unlessOn(expression) = '\nunless ' + on + '\n' + promql.group(expression);
+  local long_tail = tail(shift, config.policy.latency.tail_shift_min);
   local longest_tail =
-    tail('min_over_time(%s%s[%s])' % [shift, paged, promql.duration(minutes(10))], config.policy.latency.tail_shift_critical)
-    + '\nand %s\n%s' % [on_sli, enough()];
-  local slower = '%(slower)s\nand %(on_sli)s\n(%(enough)s or %(requests)s >= 30 and %(on_sli)s %(ratio)s > 2)' % {
+    tail(promql.range('min_over_time', shift + paged, minutes(10)), config.policy.latency.tail_shift_critical);
+  local slower = |||
+    %(slower)s
+    and %(on_sli)s
+    (%(enough)s or %(requests)s >= 30 and %(on_sli)s %(ratio)s > 2)
+    or
+    %(lately)s
+    and %(on_sli)s
+    (
+      %(tail)s
+    )
+  ||| % {
     slower: signals.slower.expr,
     on_sli: on_sli,
-    enough: enough(),
+    enough: enough,
     requests: requests,  // a big effect needs few of them
     ratio: ratio,
+    lately: signals.slower_lately.expr,
+    tail: promql.indent(long_tail),
   };
 
   [
     regression('critical', minutes(5), one(
       'critical',
-      promql.strip(much_slower) + '\nunless %s\n(%s >= 0.5)' % [on, signals.warming.record],
-      longest_tail + unsettled
+      promql.strip(much_slower) + unlessOn(signals.warming.record + ' >= 0.5'),
+      longest_tail + unlessOn(signals.unsettled.expr)
     )),
     regression('warning', minutes(15), one(
       'warning',
-      promql.group(slower + '\nor\n' + signals.slower_lately.expr + '\nand ' + on_sli + '\n' + promql.group(long_tail)) + unsettled,
-      long_tail + unsettled,
+      promql.group(slower) + unlessOn(signals.unsettled.expr),
+      long_tail + unlessOn(signals.unsettled.expr)
     )),
   ]

@@ -89,7 +89,8 @@ function(config, signals, alert)
                    + alert.ifThereIs(signals.kv_cache_squeezed.record, 'Memory runs out: a preempted request starts again. ', '')
                    + alert.ifThereIs(
                      signals.acceptance_fell_from.record,
-                     'Acceptance fell: %s ago it was %s. ' % [facts.before, alert.number(signals.acceptance_fell_from.record, alert.percent)],
+                     'Acceptance fell: %(before)s ago it was ' % facts
+                     + alert.number(signals.acceptance_fell_from.record, alert.percent) + '. ',
                      ''
                    )
                    + capacity + facts.speedup + ' ' + facts.judged,

@@ -10,12 +10,6 @@ function(config, signals)
   ];
   local bySlo(signal) =
     [{ record: signal.record, labels: { slo: slo }, expr: signal.by_slo[slo] } for slo in std.objectFields(signal.by_slo)];
-  local byQuantile(signal) = [
-    { record: signal.record, labels: { sli: sli, quantile: quantile }, expr: signal.by_sli[sli][quantile] }
-    for sli in std.objectFields(signal.by_sli)
-    for quantile in std.objectFields(signal.by_sli[sli])
-  ];
-
   local group(name, interval_seconds, rules) = {
     name: 'specdec-' + name,
     interval_seconds:: interval_seconds,
@@ -45,7 +39,6 @@ function(config, signals)
         'tokens_per_step',
         'acceptance_lifetime',
         'acceptance_min',
-        'acceptance_length_min',
         'warming',
         'replica_up',
       ]
@@ -53,12 +46,11 @@ function(config, signals)
     group('curve', slow, [rule(signals.position_acceptance)]),
     group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
     group('latency', middle, bySli(signals.requests) + bySli(signals.latency_mean)),
-    group('quantiles', slow, byQuantile(signals.latency_quantile)),
-    group('epoch', slow, [rule(signals.epoch)]),
+    group('epoch', slow, [rule(signals.epoch), rule(signals.lasting)]),
     group(
       'history',
       config.history_interval_seconds,
-      [rule(signals.lasting), rule(signals.acceptance_hour)]
+      [rule(signals.acceptance_hour)]
       + bySli(signals.latency_mean_hour)
       + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)

@@ -79,7 +79,7 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'For half of the last %s, the acceptance rate of the last minutes was at most this: an incident of minutes that '
             % promql.duration(long) + 'moves the mean is none.',
-      expr: 'quantile_over_time(0.5, %s[%s])' % [signals.acceptance_now.record, promql.duration(long)],
+      expr: promql.range('quantile_over_time', '0.5, ' + signals.acceptance_now.record, long),
     },
     // A share below its limit by more than chance explains: below Wilson's interval around the limit, as for the verdict. The
     // sample is effective drafts. The tokens of one draft are accepted or rejected together, and the drafts of one request are
@@ -87,7 +87,7 @@ function(config, source, signals, name)
     surelyBelow(share, limit):: '%(share)s < %(limit)s - %(z)s * sqrt(%(limit)s * (1 - %(limit)s) / %(drafts)s)' % {
       share: share,
       limit: limit,
-      z: number(config.policy.latency.z_score),
+      z: number(config.alert_z_score),
       drafts: signals.effective_drafts.record,
     },
     // Absent nearly always, so it costs no series.
@@ -284,11 +284,11 @@ function(config, source, signals, name)
         + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
       ),
     },
+    // Not recorded: panels ask for one service.
     acceptance_length_min: {
-      record: name('acceptance_length_min', 'threshold'),
       unit: 'short',
       help: 'Mean acceptance length that breaks even: measured, or 1 + mean draft length * minimum of the acceptance rate.',
-      expr: promql.firstOf(
+      expr: promql.group(promql.firstOf(
         (if config.source == 'exporter' then [source.measured('min', 'break_even_acceptance_length')] else [])
         + [
           '1 + %(minimum)s * (%(length)s)' % {
@@ -300,7 +300,7 @@ function(config, source, signals, name)
           then [signals.whollyVerified(promql.by('min', level, source.family('policy_mean_acceptance_length_min')))]
           else []
         ), level
-      ),
+      )),
     },
     // Not recorded. Null where no service can have a method: without the sidecar, and without selectors by method.
     method_known: {

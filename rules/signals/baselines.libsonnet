@@ -43,7 +43,7 @@ function(config, source, signals, name)
   // `slower`: max, and for a share within a boundary min.
   local usual(slower, quantile, record, labels, lasting) =
     // An hour is looked up once an hour and kept for two, and peaks do not begin on the minute.
-    local around(days) = '%s_over_time(%s[5h] offset %s)' % [slower, record, promql.duration(days * 86400 - 4 * 3600)];
+    local around(days) = promql.range(slower + '_over_time', record, 5 * 3600, days * 86400 - 4 * 3600);
     |||
       %(slower)s by (%(labels)s) (
         %(all)s
@@ -220,7 +220,7 @@ function(config, source, signals, name)
         [sli]: usual(
           'min',
           1 - 0.75,
-          '%s{sli="%s"}' % [signals.latency_cdf_hour.record, sli],
+          signals.latency_cdf_hour.record + '{sli="%s"}' % sli,
           level + ['le', 'epoch'],
           on + ' ' + signals.lasting.record
         ) + '>= ' + number(config.policy.latency.tail_limit_share)
@@ -234,13 +234,9 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'How many times the load of its baseline file a service has: requests per second, or in flight if that is less.',
       local requests = signals.requests.record + '{sli="e2e"} / %d' % long,
-      local rate = '%s / %s %s' % [requests, on, promql.by('sum', level, source.family('baseline_requests_per_second'))],
-      local in_flight = '%s * %s{sli="e2e"} / %s %s' % [
-        requests,
-        signals.latency_mean.record,
-        on,
-        promql.by('sum', level, source.family('baseline_requests_in_flight')),
-      ],
+      local over(now, recorded) = now + ' / ' + on + ' ' + promql.by('sum', level, source.family('baseline_requests_' + recorded)),
+      local rate = over(requests, 'per_second'),
+      local in_flight = over(requests + ' * ' + signals.latency_mean.record + '{sli="e2e"}', 'in_flight'),
       expr: '%(rate)s <= %(in_flight)s\nor\n%(in_flight)s < %(rate)s' % { rate: rate, in_flight: in_flight },
     },
 
@@ -319,12 +315,12 @@ function(config, source, signals, name)
           recorded: promql.by('avg', level, pinned_acceptance),
           on: on,
           other: promql.group(recorded_with_other('method')),
-          other_k: '(abs((%s - 1) / %s - %s (%s)) > 0.5)' % [
-            promql.by('avg', level, source.family('baseline_mean_acceptance_length')),
-            promql.by('avg', level, pinned_acceptance),
-            on,
-            signals.draft_length.expr,
-          ],
+          other_k: '(abs((%(length)s - 1) / %(rate)s - %(on)s (%(now)s)) > 0.5)' % {
+            length: promql.by('avg', level, source.family('baseline_mean_acceptance_length')),
+            rate: promql.by('avg', level, pinned_acceptance),
+            on: on,
+            now: signals.draft_length.expr,
+          },
         }),
         fromSource('history', ofEpoch(
           ofHistory(0.5, signals.acceptance_hour.record), signals.sample.record

@@ -10,12 +10,13 @@ function(config, source, signals, name)
 
   // The measured speed-up and what chance leaves of it.
   local gain(matchers='') = signals.speedup.record + promql.braces([matchers]);
-  local bound(which) = '%s{bound="%s"}' % [signals.speedup_bound.record, which];
+  local bound(which) = signals.speedup_bound.record + '{bound="%s"}' % which;
   local like_load = 'speedup_source="like_load"';
   local not_like_load = 'speedup_source!="like_load"';
   // A baseline has step times: then these alone tell the speed-up, or nothing does.
   local by_steps =
     if config.source == 'exporter' then promql.by('group', level, source.family('speedup_known')) else null;
+  local orBySteps(gains) = if by_steps == null then gains else promql.group(gains + ' or ' + by_steps);
   local unlessBySteps = if by_steps == null then '' else '\nunless ' + on + '\n' + by_steps;
 
   // Speed-ups that their bounds decide. Without a like load, min_requests are enough, too, as they are for the exporter's
@@ -134,7 +135,7 @@ function(config, source, signals, name)
     // Not recorded.
     speedup_at_like_load: {
       help: 'Where the exporter measures the speed-up at like load, or cannot tell it yet.',
-      expr: if by_steps == null then gain(like_load) else '(%s or %s)' % [gain(like_load), by_steps],
+      expr: orBySteps(gain(like_load)),
     },
-    speedup_measured:: if by_steps == null then gain('sli="tpot"') else '(%s or %s)' % [gain('sli="tpot"'), by_steps],
+    speedup_measured:: orBySteps(gain('sli="tpot"')),
   }

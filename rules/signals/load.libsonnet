@@ -156,7 +156,7 @@ function(config, source, signals, name)
         acceptance: signals.acceptance.record,
         before: promql.duration(before),
         on: on,
-        z: number(config.policy.latency.z_score / 2),  // the error of a share is at most sqrt(1/4 / n)
+        z: number(config.alert_z_score / 2),  // the error of a share is at most sqrt(1/4 / n)
         drafts: signals.effective_drafts.record,
         fall: '0.1',
       },

@@ -13,7 +13,9 @@ function(config, source, signals, name)
 
   // max: when a better source appears, the old one may stay for some minutes.
   local baseline = 'max without (baseline_source, epoch) (%s)' % signals.latency_baseline.record;
-  local ofSli(record, sli) = '%s{sli="%s"}' % [record, sli];
+  local ofSli(record, sli) = record + '{sli="%s"}' % sli;
+
+  local aboveLimit = '\n> ' + on_sli + '\n' + signals.mean_limit.expr;
 
   // When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows to about
   // b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies, 0.6.
@@ -31,19 +33,19 @@ function(config, source, signals, name)
       record: name('latency', 'mean_ratio', long),
       unit: 'percentunit',
       help: 'Mean latency / mean latency at baseline.',
-      expr: '%s / %s\n%s' % [signals.latency_mean.record, on_sli, baseline],
+      expr: signals.latency_mean.record + ' / ' + on_sli + '\n' + baseline,
     },
     latency_ratio_now: {
       record: name('latency', 'mean_ratio', short),
       unit: 'percentunit',
       help: 'Mean latency of the last minutes / mean latency at baseline.',
       by_sli: {
-        [sli]: '%s\n/\n(%s > 0)\n/ %s\n%s' % [
-          source.histogram('increase', sli, 'sum', short),
-          source.histogram('increase', sli, 'count', short),
-          on,
-          'max without (baseline_source, epoch, sli) (%s)' % ofSli(signals.latency_baseline.record, sli),
-        ]
+        [sli]: '%(sum)s\n/\n(%(count)s > 0)\n/ %(on)s\n%(baseline)s' % {
+          sum: source.histogram('increase', sli, 'sum', short),
+          count: source.histogram('increase', sli, 'count', short),
+          on: on,
+          baseline: 'max without (baseline_source, epoch, sli) (%s)' % ofSli(signals.latency_baseline.record, sli),
+        }
         for sli in slis
       },
     },
@@ -83,12 +85,12 @@ function(config, source, signals, name)
       help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
             + 'sqrt(z^2 * (cv^2 * (1 / n + 1 / n at baseline) + wander^2)).',
       by_sli: {
-        [sli]: 'sqrt(%s * %s + %s * %s)' % [
-          number(z_squared * std.pow(config.slis[sli].cv, 2)),
-          ofSli(signals.sampling.record, sli),
-          number(z_squared),
-          ofSli(signals.wandering.record, sli),
-        ]
+        [sli]: 'sqrt(%(chance)s * %(sampling)s + %(slow_hours)s * %(wandering)s)' % {
+          chance: number(z_squared * std.pow(config.slis[sli].cv, 2)),
+          sampling: ofSli(signals.sampling.record, sli),
+          slow_hours: number(z_squared),
+          wandering: ofSli(signals.wandering.record, sli),
+        }
         for sli in slis
       },
     },
@@ -97,13 +99,16 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'The mean ratio above which the alert fires: %g, or 1 + the margin if that is more.' % config.policy.latency.slower_ratio,
       local of(matchers) =
-        'clamp_min(1 + %s%s, %s)' % [signals.mean_margin.record, matchers, number(config.policy.latency.slower_ratio)],
+        'clamp_min(1 + %(margin)s, %(limit)s)' % {
+          margin: signals.mean_margin.record + matchers,
+          limit: number(config.policy.latency.slower_ratio),
+        },
       expr: of(''),
       by_sli: { [sli]: of('{sli="%s"}' % sli) for sli in slis },
     },
     tail_margin: {
       help: 'Chance alone may shift the tail by this much.',
-      expr: '%s * %s' % [number(tail_factor), signals.sampling.record],
+      expr: number(tail_factor) + ' * ' + signals.sampling.record,
     },
 
     tail_shift: {
@@ -156,15 +161,10 @@ function(config, source, signals, name)
     // Conditions of the alert, not recorded.
     slower: {
       help: 'The mean ratio, where it is surely above its limit.',
-      expr: '%s\n> %s\n%s' % [signals.latency_ratio.record, on_sli, signals.mean_limit.expr],
+      expr: signals.latency_ratio.record + aboveLimit,
     },
     slower_lately: {
       help: 'The same by the last minutes: their mean over a quarter of an hour.',
-      expr: 'avg_over_time(%s[%s])\n> %s\n%s' % [
-        signals.latency_ratio_now.record,
-        promql.duration(15 * config.minute_seconds),
-        on_sli,
-        signals.mean_limit.expr,
-      ],
+      expr: promql.range('avg_over_time', signals.latency_ratio_now.record, 15 * config.minute_seconds) + aboveLimit,
     },
   }

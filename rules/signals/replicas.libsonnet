@@ -68,7 +68,7 @@ function(config, source, signals, name)
           (%(sample)s / %(effective)s)
         )
       ||| % {
-        z: number(config.policy.latency.z_score / 2),
+        z: number(config.alert_z_score / 2),
         own: signals.replica_drafts.record,
         others: signals.others_drafts.expr,
         on: on,

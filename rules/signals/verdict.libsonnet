@@ -26,16 +26,11 @@ function(config, source, signals, name)
         else '(%(condition)s or %(on)s %(broken)s)' % { condition: condition, on: on, broken: first_broken },
       // By one look. Alerts judge by the same margins and look for minutes.
       local tpot(record) = record + '{sli="tpot"}',
-      local slowerThan(ratio) = '%s > clamp_min(1 + %s, %s)' % [
-        tpot(signals.latency_ratio.record),
-        tpot(signals.mean_margin.record),
-        number(ratio),
-      ],
-      local longer_tail = '%s > clamp_min(%s, %s)' % [
-        tpot(signals.tail_shift.record),
-        tpot(signals.tail_margin.expr),
-        number(config.policy.latency.tail_shift_critical),
-      ],
+      local beyond(record, margin, limit) =
+        tpot(record) + ' > clamp_min(%(margin)s, %(limit)s)' % { margin: tpot(margin), limit: number(limit) },
+      local slowerThan(ratio) = beyond(signals.latency_ratio.record, '1 + ' + signals.mean_margin.record, ratio),
+      local longer_tail =
+        beyond(signals.tail_shift.record, signals.tail_margin.expr, config.policy.latency.tail_shift_critical),
       local facts = {
         harms: tpot(signals.speedup_harms.record),
         // Where the load is not alike, a gain is worth a verdict only by enough requests.

@@ -102,6 +102,36 @@ def test_a_daily_peak_is_usual_after_some_days(pack: Pack) -> None:
     )
 
 
+def test_the_same_hour_of_the_week_is_usual_once_it_was_seen_twice(pack: Pack) -> None:
+    """Three weeks of hours."""
+
+    def weeks(*mondays: Shares) -> Iterator[Shares]:
+        for monday in mondays:
+            yield from days(1, monday)
+            yield from days(6)
+
+    job_hours = range(PEAK_HOURS.start, PEAK_HOURS.stop + 2)
+    pack.run(
+        Case(
+            name="every Monday",
+            series=hours([*weeks(PEAK, PEAK), *days(1, PEAK)]),
+            firing={at(7, 8): QUIET, at(7, 12): {MEAN, P99_PAGE}} | {at(14, hour): QUIET for hour in job_hours},
+        ),
+        Case(
+            name="one Monday was an incident",
+            series=hours([*weeks(USUAL, PEAK), *days(1, PEAK)]),
+            firing={at(14, 8): QUIET, at(14, 12): {MEAN, P99_PAGE}},
+        ),
+        Case(
+            name="slower than on other Mondays",
+            series=hours([*weeks(PEAK, PEAK), *days(1, SLOWER_PEAK)]),
+            firing={at(14, 8): QUIET, at(14, 12): {MEAN}},
+        ),
+        every=60,
+        step=STEP,
+    )
+
+
 def test_a_service_that_wanders_gets_a_wider_margin(pack: Pack) -> None:
     wander = wandering(3)
     now = [slower(shares, 1.25) for shares in [USUAL] * 3]
