@@ -18,8 +18,6 @@ function(config, signals, alert)
   // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
   local unless_measured = if config.source == 'exporter' then unlessOn(signals.break_even.expr) else '';
   local enough = signals.sample.record + ' >= %d' % config.alert_min_drafts;
-  // A long draft is accepted less by the token. What counts is how many tokens a step gives.
-  local unlessLong(length) = unlessOn(signals.acceptance_length.record + ' >= ' + number(length));
 
   local facts = alert.facts { now: alert.number(signals.acceptance_now.record, alert.percent) };
   local rate = 'Acceptance is %(now)s over the last %(short)s and %(acceptance)s over %(long)s on %(where)s.' % facts;
@@ -38,7 +36,9 @@ function(config, signals, alert)
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
     description: alert.ifAccepted(
-      rate + fell + ' Break-even is %(acceptance_min)s (%(basis)s).' % facts
+      rate + fell
+      + '{{ if lt $value %s }} The draft model probably does not fit its target.{{ end }}' % broken
+      + ' Break-even is %(acceptance_min)s (%(basis)s).' % facts
       + (if config.source == 'exporter'
          then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
          else if signals.method_known.expr == null then unknown_method
@@ -60,8 +60,8 @@ function(config, signals, alert)
   };
 
   [
-    // Nobody is woken by a guess at break-even. No method is well with almost no token accepted, now and over all of the long
-    // window: a new service has no such window yet.
+    // Nobody is woken by a guess at break-even. No method is well where for 20 minutes almost no token is accepted, and not even
+    // half a token of each draft. Half an hour of drafts lies behind it: a new service is no news.
     low {
       severity: 'critical',
       summary: 'Almost no draft token is accepted.',
@@ -70,15 +70,32 @@ function(config, signals, alert)
         and
         %(enough)s
         and
+        %(lately)s >= %(min_rate)s
+        and
         %(drafted)s > 0%(unless_it_pays)s%(unless_measured)s
       ||| % {
-        local all_verified =
-          surelyBelow(acceptance, broken) + '\nand\n' + signals.acceptance_now.record + ' < ' + broken + unlessLong(1.5),
+        local at_most = promql.range('max_over_time', signals.acceptance_now.record, minutes(15)),
+        local all_verified = |||
+          %(at_most)s < %(broken)s
+          and
+          %(effective)s >= 100
+          unless
+          %(at_most)s * %(draft_tokens)s / (%(drafts)s > 0) >= 0.5
+        ||| % {
+          at_most: at_most,
+          broken: broken,
+          effective: signals.effective_drafts.record,
+          draft_tokens: signals.draft_tokens.record,
+          drafts: signals.drafts.record,
+        },
         // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
         nothing:
-          if first == null then all_verified
-          else promql.group(all_verified + '\nor\n' + surelyBelow(promql.group(first), broken)),
+          if first == null then promql.strip(all_verified)
+          else promql.group(all_verified + 'or\n' + surelyBelow(promql.group(first), broken)),
         enough: enough,
+        // As many in these minutes as the long window needs.
+        lately: promql.range('min_over_time', signals.drafts_now.record, minutes(15)),
+        min_rate: number(config.alert_min_drafts / config.long_window_seconds),
         drafted: signals.drafts_now.record + ago,
         unless_it_pays: unless_it_pays,
         unless_measured: unless_measured,
@@ -108,7 +125,10 @@ function(config, signals, alert)
           %(lately)s < %(minimum)s
         ||| % {
           surely_below: surelyBelow(acceptance, minimum),
-          unless_long: promql.indent(unlessLong(1 + 3 * config.policy.acceptance_ratio_min)),
+          // A long draft is accepted less by the token. What counts is how many tokens a step gives.
+          unless_long: promql.indent(
+            unlessOn(signals.acceptance_length.record + ' >= ' + number(1 + 3 * config.policy.acceptance_ratio_min))
+          ),
           unless_measured: promql.indent(unless_measured),
           surely_broken: surelyBelow(acceptance, broken),
           lately: signals.acceptance_lately.expr,

@@ -63,6 +63,13 @@ function(config, signals, alert)
     enough: enough,
   };
 
+  // For people: it is interpolated. The alert goes by the share.
+  local p99(sli) = ('P99 is {{ with printf "histogram_quantile(0.99, sum by (le) (rate(specdec_%(family)s_seconds_bucket%%s[%(long)s])))" '
+                    + '$service | query }}{{ . | first | value | %(seconds)s }}{{ else }}unknown{{ end }}. ') % {
+    family: config.slis[sli].family,
+    long: alert.facts.long,
+    seconds: alert.seconds,
+  };
   local about(sli) =
     local of(record, format, over='') = alert.number(record, format, sli);
     local said = {
@@ -73,6 +80,7 @@ function(config, signals, alert)
       now: of(signals.latency_ratio_now.record, alert.two),
       short: alert.facts.short,
       share: of(shift, alert.percent),
+      p99: if config.source == 'vllm' then '' else p99(sli),
     };
     alert.ifThereIs(
       ratio,
@@ -84,7 +92,7 @@ function(config, signals, alert)
     )
     + alert.ifThereIs(
       shift,
-      '%(share)s more of the requests than usual exceed a limit of %(title)s that the baseline kept. ' % said,
+      '%(share)s more of the requests than usual exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
       '',
       sli,
       ' > 0.005'
