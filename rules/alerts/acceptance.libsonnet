@@ -8,7 +8,7 @@ function(config, signals, alert)
   local acceptance = signals.acceptance.record;
   local minimum = signals.acceptance_min.record;
   local broken = number(config.policy.acceptance_ratio_broken);
-  local first = signals.first_acceptance.expr;
+  local first = if signals.first_acceptance.expr == null then null else promql.group(signals.first_acceptance.expr);
   local surelyBelow = signals.surelyBelow;
   local ago = promql.offset(minutes(25));
 
@@ -91,7 +91,7 @@ function(config, signals, alert)
         // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
         nothing:
           if first == null then promql.strip(all_verified)
-          else promql.group(all_verified + 'or\n' + surelyBelow(promql.group(first), broken)),
+          else promql.group(all_verified + 'or\n' + surelyBelow(first, broken)),
         enough: enough,
         // As many in these minutes as the long window needs.
         lately: promql.range('min_over_time', signals.drafts_now.record, minutes(15)),
@@ -134,7 +134,7 @@ function(config, signals, alert)
           lately: signals.acceptance_lately.expr,
           minimum: minimum,
         }),
-        low: if first == null then rate_low else promql.group(rate_low + '\nor\n' + surelyBelow(promql.group(first), broken)),
+        low: if first == null then rate_low else promql.group(rate_low + '\nor\n' + surelyBelow(first, broken)),
         enough: enough,
         unless_it_pays: unless_it_pays,
         fallen: signals.acceptance_fallen.record,

@@ -14,8 +14,8 @@ function(config, signals, alert)
   local settled = promql.strip(|||
     (%(drafting)s)
     unless %(on)s
-    (%(unsettled)s)
-  ||| % { drafting: drafting, on: on, unsettled: signals.unsettled.expr });
+    %(unsettled)s
+  ||| % { drafting: drafting, on: on, unsettled: signals.unsettled.record });
 
   local facts = alert.facts { value: alert.value(alert.two) };
   local mean = alert.ifThereIs(

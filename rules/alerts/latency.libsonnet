@@ -26,18 +26,11 @@ function(config, signals, alert)
       other: other,
     };
     branch('mean', mean, 'tail') + 'or ' + on + '\n' + branch('tail', tail, 'mean');
-  local enough = requests + ' >= %d' % config.min_requests;
-  local tail(share, limit) = '%(share)s > clamp_min(%(margin)s, %(limit)s)\nand %(on_sli)s\n%(enough)s' % {
-    share: share,
-    margin: signals.tail_margin.expr,
-    limit: number(limit),
-    on_sli: on_sli,
-    enough: enough,
-  };
-
   // Prefill makes the first token, and speculation does not touch it: it is a ticket only. So is a whole request that takes
   // longer where each of its tokens does not: answers may be longer.
   local paged = '{sli=~"e2e|tpot"}';
+  // Nearly all of the last quarter of an hour. A new pod is slow for less than that, and meanwhile the alert waits. Of a new
+  // service, nobody knows the load yet.
   local much_slower = |||
     (
       %(now)s > %(limit)s
@@ -45,22 +38,24 @@ function(config, signals, alert)
       %(ratio)s{sli="tpot"} < %(limit)s
     )
     and %(on_sli)s
-    (%(slower)s)
+    (
+      %(slower)s
+    )
     and %(on_sli)s
-    %(enough)s
-    and %(on_sli)s
-    %(requests)s%(ago)s
+    %(requests)s%(ago)s >= %(min_requests)d
+    unless %(on)s
+    (%(warming)s >= 0.5)
   ||| % {
-    requests: requests,
-    ago: promql.offset(minutes(25)),  // of a new service, nobody knows the load yet
-    // Nearly all of the last quarter of an hour. A new pod is slow for less than that, and meanwhile the alert waits.
     now: promql.range('quantile_over_time', '0.1, ' + signals.latency_ratio_now.record + paged, minutes(15)),
     limit: number(config.policy.latency.harmful_ratio),
     ratio: signals.latency_ratio_now.record,
     on: on,
     on_sli: on_sli,
-    slower: promql.indent(signals.slower.expr),
-    enough: enough,
+    slower: promql.indent(signals.slower.expr, 6),
+    requests: requests,
+    ago: promql.offset(minutes(25)),
+    min_requests: config.min_requests,
+    warming: signals.warming.record,
   };
 
   // For people: it is interpolated. The alert goes by the share.
@@ -122,39 +117,26 @@ function(config, signals, alert)
             + 'kind of request suffers: split the traffic.',
   };
 
-  local unlessOn(expression) = '\nunless ' + on + '\n' + promql.group(expression);
-  local long_tail = tail(shift, config.policy.latency.tail_shift_min);
-  local longest_tail =
-    tail(promql.range('min_over_time', shift + paged, minutes(10)), config.policy.latency.tail_shift_critical);
-  local slower = |||
-    %(slower)s
-    and %(on_sli)s
-    (%(enough)s or %(requests)s >= 30 and %(on_sli)s %(ratio)s > 2)
-    or
-    %(lately)s
-    and %(on_sli)s
-    (
-      %(tail)s
-    )
-  ||| % {
-    slower: signals.slower.expr,
+  local unless_unsettled = '\nunless ' + on + '\n' + signals.unsettled.record;
+  local grown = promql.strip(signals.tail_grown.expr);
+  local longest_tail = '%(least)s > %(limit)s\nand %(on_sli)s\n%(enough)s >= %(min_requests)d' % {
     on_sli: on_sli,
-    enough: enough,
-    requests: requests,  // a big effect needs few of them
-    ratio: ratio,
-    lately: signals.slower_lately.expr,
-    tail: promql.indent(long_tail),
+    enough: requests,
+    min_requests: config.min_requests,
+    least: promql.range('min_over_time', shift + paged, minutes(10)),
+    limit: 'clamp_min(%(margin)s, %(critical)s)' % {
+      margin: signals.tail_margin.expr,
+      critical: number(config.policy.latency.tail_shift_critical),
+    },
+  };
+  local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(grown)s\n)' % {
+    slower: promql.indent(signals.slower.expr),
+    lately: promql.indent(signals.slower_lately.expr),
+    on_sli: on_sli,
+    grown: promql.indent(promql.group(grown)),
   };
 
   [
-    regression('critical', minutes(5), one(
-      'critical',
-      promql.strip(much_slower) + unlessOn(signals.warming.record + ' >= 0.5'),
-      longest_tail + unlessOn(signals.unsettled.expr)
-    )),
-    regression('warning', minutes(15), one(
-      'warning',
-      promql.group(slower) + unlessOn(signals.unsettled.expr),
-      long_tail + unlessOn(signals.unsettled.expr)
-    )),
+    regression('critical', minutes(5), one('critical', much_slower, longest_tail + unless_unsettled)),
+    regression('warning', minutes(15), one('warning', slower + unless_unsettled, grown + unless_unsettled)),
   ]

@@ -43,12 +43,14 @@ function(config, signals, alert)
             and
             (
               max without (sli) (
-                %(slower)s
-                and %(on_sli)s
-                %(requests)s{sli="tpot"} >= %(min_requests)d
+                (
+                  %(slower)s
+                )
+                and on (sli)
+                label_replace(vector(1), "sli", "tpot", "", "")
               )
               unless %(on)s
-              (%(unsettled)s)
+              %(unsettled)s
               or
               %(big_batch)s
               unless %(on)s
@@ -68,12 +70,9 @@ function(config, signals, alert)
         acceptance: signals.acceptance.record,
         watch: promql.indent(signals.acceptance_watch.expr, 4),
         queue_grows: signals.queue_grows.record,
-        slower: promql.indent(signals.slower.expr, 8),
+        slower: promql.indent(signals.slower.expr, 10),
         on: on,
-        on_sli: 'on (%s, sli)' % promql.list(config.level_labels),
-        requests: signals.requests.record,
-        min_requests: config.min_requests,
-        unsettled: signals.unsettled.expr,
+        unsettled: signals.unsettled.record,
         baseline: signals.latency_baseline.record,
         pays: signals.speedup_pays.record,
         squeezed: signals.kv_cache_squeezed.record,

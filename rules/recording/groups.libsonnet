@@ -80,6 +80,7 @@ function(config, signals)
       + bySli(signals.latency_ratio_now)
       + [rule(signals.sampling), rule(signals.wandering)]
       + bySli(signals.mean_margin)
+      + [rule(signals.unsettled)]
     ),
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),

@@ -158,10 +158,37 @@ function(config, source, signals, name)
       },
     },
 
-    // Conditions of the alert, not recorded.
+    // Conditions of the alerts, not recorded: they would be one series for each SLI of a slow service.
     slower: {
-      help: 'The mean ratio, where it is surely above its limit.',
-      expr: signals.latency_ratio.record + aboveLimit,
+      unit: 'percentunit',
+      help: 'The mean ratio, where it is surely above its limit. A big effect needs few requests.',
+      expr: |||
+        %(ratio)s%(above_limit)s
+        and %(on_sli)s
+        (%(requests)s >= %(min_requests)d or %(requests)s >= 30 and %(on_sli)s %(ratio)s > 2)
+      ||| % {
+        ratio: signals.latency_ratio.record,
+        above_limit: aboveLimit,
+        on_sli: on_sli,
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+      },
+    },
+    tail_grown: {
+      unit: 'percentunit',
+      help: 'The tail shift, where it is surely above the limit of a ticket.',
+      expr: |||
+        %(shift)s > clamp_min(%(margin)s, %(limit)s)
+        and %(on_sli)s
+        %(requests)s >= %(min_requests)d
+      ||| % {
+        shift: signals.tail_shift.record,
+        margin: signals.tail_margin.expr,
+        limit: number(config.policy.latency.tail_shift_min),
+        on_sli: on_sli,
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+      },
     },
     slower_lately: {
       help: 'The same by the last minutes: their mean over a quarter of an hour.',

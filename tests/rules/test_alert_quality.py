@@ -66,9 +66,7 @@ def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: 
         *pinned({"tpot": usual}, rng, minutes=110, requests=5000, labels=slow),
     ]
 
-    fired = replay(
-        samples, tmp_path, (START + 30 * MINUTE, START + 110 * MINUTE), alerts=(LOW_PAGE.split()[0], SLOW)
-    )
+    fired = replay(samples, tmp_path, (START + 30 * MINUTE, START + 110 * MINUTE), alerts=(LOW_PAGE.split()[0], SLOW))
 
     alerts = {(service, each.alert) for service, found in fired.items() for each in found}
     assert {("collapse", "SpecDecodeAcceptanceLow"), ("slow", SLOW)} <= alerts

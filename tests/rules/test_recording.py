@@ -60,9 +60,7 @@ def test_the_conditional_curve_of_any_length(pack: Pack) -> None:
         Case(
             name="k = 8, with equal neighbours",
             series=service(Phase(minutes=40, curve=EIGHT)),
-            values={
-                38: {at(position): value for position, value in expected.items()} | {f"count({curve})": 8}
-            },
+            values={38: {at(position): value for position, value in expected.items()} | {f"count({curve})": 8}},
         ),
         Case(
             name="k = 33",
