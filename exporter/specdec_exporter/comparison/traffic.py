@@ -13,8 +13,8 @@ from specdec_exporter.comparison.latency import Conditions, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.findings import other_prompts
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.promptlength import other_prompts
 
 
 class Traffic(NamedTuple):

@@ -20,7 +20,7 @@ from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.findings import request_findings
-from specdec_exporter.speculation.judging import judge, suffices
+from specdec_exporter.speculation.judging import judge, too_few
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
 
@@ -118,7 +118,7 @@ def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | 
         (log.judged.figures if log and log.judged else None, "in the log"),
     ]
     known = [(figures, span) for figures, span in candidates if figures and figures.drafted]
-    enough = [(figures, span) for figures, span in known if suffices(figures, policy)]
+    enough = [(figures, span) for figures, span in known if too_few(figures, policy) is None]
     return next(iter(enough or known), (None, ""))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from specdec_exporter.predictor.facts.failures import explained
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.facts import warning_counts
 from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.verdict import Verdict
 

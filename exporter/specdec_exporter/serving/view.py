@@ -13,6 +13,7 @@ from typing import Literal
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.start import StartSummary, summarise
+from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.predictor.versions import SYNTHETIC
@@ -25,8 +26,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, measured_break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
-from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
-from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.windows import SampleRing, Window
 
@@ -274,7 +274,7 @@ class PredictorView:
     # --- What speculation gives ---
 
     @property
-    def resolved_policy(self) -> ResolvedPolicy:
+    def resolved_policy(self) -> Policy:
         """The thresholds for this predictor's method."""
         return self.policy.for_method(self.running.method)
 

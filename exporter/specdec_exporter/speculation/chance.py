@@ -109,6 +109,11 @@ def batches(parts: Sequence[_T], policy: ChancePolicy) -> list[Sequence[_T]]:
     return [parts[start:end] for start, end in pairwise(ends)]
 
 
+def all_but_each(cut: Sequence[Sequence[_T]]) -> list[list[_T]]:
+    """Return the parts of all batches but one, for each batch in turn."""
+    return [[part for other in cut if other is not batch for part in other] for batch in cut]
+
+
 def jackknife(value: float | None, without_each: Sequence[float | None]) -> Spread | None:
     """Return a positive figure with its error, from the same figure without each batch; ``None`` if it is not positive.
 
@@ -129,9 +134,7 @@ def of_batches(
     parts: Sequence[_T], figure: Callable[[Sequence[_T]], float | None], policy: ChancePolicy
 ) -> Spread | None:
     """Return a positive figure of consecutive parts with its error, by leaving out each batch of them in turn."""
-    cut = batches(parts, policy)
-    rest = ([part for other in cut if other is not batch for part in other] for batch in cut)
-    return jackknife(figure(parts), list(map(figure, rest)))
+    return jackknife(figure(parts), list(map(figure, all_but_each(batches(parts, policy)))))
 
 
 def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], policy: ChancePolicy) -> Spread | None:

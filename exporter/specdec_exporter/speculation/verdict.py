@@ -40,7 +40,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     code: VerdictCode
     basis: Basis | None = None
     headline: str
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
     action: str
     acceptance_ratio: Estimate | None = None
     within_chance: tuple[VerdictCode, ...] = ()
