@@ -32,25 +32,17 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     mean_acceptance_length: float | None
 
 
-def assumed_break_even(figures: Figures | None, num_speculative_tokens: int | None, policy: Policy) -> BreakEven:
-    """Return the policy's break-even."""
-    return _break_even("assumed", policy.acceptance_ratio_min, figures, num_speculative_tokens)
-
-
-def measured_break_even(
-    figures: Figures | None, num_speculative_tokens: int | None, cost: Measured | None
-) -> BreakEven | None:
-    """Return the measured break-even; ``None`` if nothing was drafted, or if its interval is not known."""
-    found = cost.draft_cost_ratio if cost else None
-    if found is None or found.high is None:
-        return None
-    return _break_even("measured", found.value, figures, num_speculative_tokens)
-
-
-def _break_even(basis: Basis, cost: float, figures: Figures | None, num_speculative_tokens: int | None) -> BreakEven:
+def break_even(
+    figures: Figures | None, num_speculative_tokens: int | None, policy: Policy, cost: Measured | None = None
+) -> BreakEven:
+    """Return the measured break-even; the policy's if nothing was drafted, or if the interval is not known."""
+    basis: Basis = "assumed"
+    least, measured = policy.acceptance_ratio_min, cost.draft_cost_ratio if cost else None
+    if measured is not None and measured.high is not None:
+        basis, least = "measured", measured.value
     drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
-    length = None if drafted is None else break_even_length(drafted, cost)
-    return BreakEven(basis=basis, acceptance_ratio=cost, mean_acceptance_length=length)
+    length = None if drafted is None else break_even_length(drafted, least)
+    return BreakEven(basis=basis, acceptance_ratio=least, mean_acceptance_length=length)
 
 
 Worth = Literal["healthy", "not_paying", "harmful"]

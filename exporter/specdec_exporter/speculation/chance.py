@@ -64,10 +64,6 @@ class Spread(msgspec.Struct, frozen=True):
         """Divide by an independent figure."""
         return Spread(self.value / other.value, *_added(self, other))
 
-    def inverse(self) -> Spread:
-        """1 / value."""
-        return Spread(1.0 / self.value, self.error, self.freedom)
-
     def estimate(self, z: float = Z) -> Estimate:
         """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
         reach = None if self.error is None else self.error * t_quantile(z, self.freedom)

@@ -49,6 +49,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return self.draft_tokens if self.drafts is None else self.drafts
 
     @property
+    def counted_ratio(self) -> float | None:
+        """Accepted / draft tokens as vLLM counts them: too low if it verifies only part of each draft."""
+        found = self.acceptance_ratio
+        return acceptance.acceptance_ratio(self.accepted_tokens, self.draft_tokens) if found is None else found
+
+    @property
     def drafted(self) -> bool:
         """Whether anything was drafted. A V0 engine tells no more than a rate."""
         return bool(self.draft_tokens) or self.acceptance_ratio is not None

@@ -13,14 +13,16 @@ from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, rate: float | None, num_speculative_tokens: int | None, even: BreakEven, policy: Policy
+    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the break-even. No ``rate``: vLLM verifies only part of each draft."""
+    """Judge acceptance, length and curve by the break-even."""
+    rate = figures.acceptance_ratio
     findings = [Finding("PASS", "Verification", PARTLY_VERIFIED)]
     if rate is not None:
         text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
         findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
-        if _is_suspicious(figures, rate, num_speculative_tokens, policy):
+        positions = num_speculative_tokens or len(figures.per_position)
+        if rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions:
             text = "text that repeats itself is accepted almost always: look at some outputs"
             findings.append(Finding("PASS", "Acceptance", text))
     length = figures.mean_acceptance_length
@@ -33,7 +35,7 @@ def by_break_even(
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))
-    if (curve := curve_finding(figures, policy, partly=rate is None)) is not None:
+    if (curve := curve_finding(figures, policy)) is not None:
         findings.append(curve)
     if figures.short_drafts:
         text = "some drafts are shorter than k, so the curve's tail reads too low"
@@ -41,12 +43,13 @@ def by_break_even(
     return findings
 
 
-def curve_finding(figures: Figures, policy: Policy, *, partly: bool = False) -> Finding | None:
+def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
     """Return what is wrong with the curve: its first position is rejected, or only its first is accepted.
 
-    ``partly``: vLLM verifies only part of each draft. Its budget is for the whole batch (``adaptive_verification.py``
-    of 0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
+    Where vLLM verifies only part of each draft, its budget is for the whole batch (``adaptive_verification.py`` of
+    0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
     """
+    partly = figures.acceptance_ratio is None
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
@@ -67,12 +70,6 @@ def curve_finding(figures: Figures, policy: Policy, *, partly: bool = False) -> 
             "Check that the draft head fits this release: its second token is almost always wrong.",
         )
     return None
-
-
-def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | None, policy: Policy) -> bool:
-    """Whether acceptance is so high that the text probably repeats itself."""
-    positions = num_speculative_tokens or len(figures.per_position)
-    return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
 
 
 def request_findings(requests: RequestAcceptance | None, policy: Policy) -> list[Finding]:

@@ -16,13 +16,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall
-from specdec_exporter.speculation.acceptance import acceptance_ratio
 from specdec_exporter.speculation.benefit import (
     BreakEven,
     Slowdown,
     Speed,
-    assumed_break_even,
-    measured_break_even,
+    break_even,
     slowdown,
     speed,
 )
@@ -36,7 +34,7 @@ from specdec_exporter.speculation.findings import (
     prompt_findings,
     request_findings,
 )
-from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.sentences import SUBJECTS, WITHOUT_DRAFTS, sentence, undecided
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, VerdictCode
 
@@ -109,50 +107,44 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     if evidence.deployment.rejection_sampling == SYNTHETIC:
         return _undecided("synthetic", "rejection_sample_method is synthetic: the operator set the rates of acceptance")
     figures = evidence.figures
-    if figures is None or (rate := _counted_ratio(figures, evidence)) is None:
+    if figures is None or figures.counted_ratio is None:
         return _undecided("no_figures", "two readings of the predictor are needed")
     few = too_few(figures, policy)
     if few is not None and (figures.counted or 0.0) < policy.min_drafts:
         unknown, findings = _undecided("few_drafts", few)
-        interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
-        return msgspec.structs.replace(unknown, acceptance_ratio=interval, preliminary=few), findings
-    return _judged(figures, rate, evidence, policy.for_method(evidence.method), few)
+        return msgspec.structs.replace(unknown, acceptance_ratio=_shown(figures, policy), preliminary=few), findings
+    return _judged(figures, figures.counted_ratio, evidence, policy.for_method(evidence.method), few)
 
 
-def _counted_ratio(figures: Figures, evidence: Evidence) -> float | None:
-    """Return accepted / draft tokens as vLLM counts them: the acceptance rate if it verifies all of each draft."""
-    if evidence.deployment.adaptive_verification:
-        return acceptance_ratio(figures.accepted_tokens, figures.draft_tokens)
-    return figures.acceptance_ratio
+def _shown(figures: Figures, policy: Policy) -> Estimate | None:
+    """Return the acceptance rate with its interval; ``None`` where vLLM verifies only part of each draft."""
+    return None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
 
 
 def _judged(
     figures: Figures, counted: float, evidence: Evidence, policy: Policy, few: str | None
 ) -> tuple[Verdict, tuple[Finding, ...]]:
     """Judge enough drafts. ``counted``: accepted / draft tokens. ``few``: why acceptance is judged by few requests."""
-    k, partly = evidence.num_speculative_tokens, evidence.deployment.adaptive_verification
-    even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, policy)
-    found = _weigh(figures, counted, evidence, even, policy)
-    code, rate = found.code, None if partly else counted
-    interval = None if partly else acceptance_interval(figures, policy)
+    even = break_even(figures, evidence.num_speculative_tokens, policy, evidence.cost)
+    found, interval = _weigh(figures, counted, evidence, even, policy), _shown(figures, policy)
     preliminary = None if found.decided else few
-    headline, action = sentence(code, even, rate, evidence, measured=found.measured, late=found.late)
+    headline, action = sentence(found.code, even, figures, evidence, measured=found.measured, late=found.late)
     findings = [
         *_measured_findings(found, evidence),
-        *by_break_even(figures, rate, k, even, policy),
+        *by_break_even(figures, evidence.num_speculative_tokens, even, policy),
         *request_findings(figures.by_request, policy),
         *chance_findings(preliminary, found.within_chance, interval),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),
     ]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
-    if code != "healthy":
+    if found.code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
     elif found.decided:  # there is nothing to do, unless a finding says so
         action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(
-        code=code,
-        basis="measured" if found.decided or (code == "watch" and evidence.cost is not None) else "assumed",
+        code=found.code,
+        basis="measured" if found.decided or (found.code == "watch" and evidence.cost is not None) else "assumed",
         headline=headline,
         reasons=tuple(finding.found for finding in findings),
         action=action,
@@ -184,7 +176,7 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, even: BreakEven, p
     if measured is not None and measured.word is not None:
         code, possible = measured.word, set()
     possible |= {code, *(measured.possible if measured else ())}
-    late = _slowdown(figures, evidence, policy, measured, low=rate < even.acceptance_ratio)
+    late = _slowdown(figures, evidence, even, measured, policy.latency)
     if late is not None and possible & _FINE:
         if late.slower or late.within_chance:
             possible.add("slower")
@@ -201,7 +193,7 @@ def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) ->
     Where vLLM verifies only part of each draft, position 0 shows what is broken. While a measurement does not tell yet,
     nothing is said to be good.
     """
-    head = next(iter(figures.per_position), 1.0) if evidence.deployment.adaptive_verification else None
+    head = next(iter(figures.per_position), 1.0) if figures.acceptance_ratio is None else None
 
     def word(accepted: float) -> VerdictCode:
         if (accepted if head is None else head) < policy.acceptance_ratio_broken:
@@ -215,17 +207,17 @@ def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) ->
 
 
 def _slowdown(
-    figures: Figures, evidence: Evidence, policy: Policy, measured: Speed | None, *, low: bool
+    figures: Figures, evidence: Evidence, even: BreakEven, measured: Speed | None, limits: LatencyPolicy
 ) -> Slowdown | None:
     """Compare with the baseline, unless drafts may be why.
 
-    Against one without drafts, they must be shown to pay; against another, their acceptance must not be ``low``.
+    Against one without drafts, they must be shown to pay; against another, their acceptance must not be low.
     """
-    baseline, partly = evidence.baseline, evidence.deployment.adaptive_verification
-    pays = measured is not None and measured.word == "healthy"
-    if baseline is None or not (pays or (baseline.speculative and (partly or not low))):
+    baseline, rate = evidence.baseline, figures.acceptance_ratio
+    pays, low = measured is not None and measured.word == "healthy", rate is not None and rate < even.acceptance_ratio
+    if baseline is None or not (pays or (baseline.speculative and not low)):
         return None
-    return slowdown(figures, baseline, policy.latency)
+    return slowdown(figures, baseline, limits)
 
 
 def _measured_findings(found: _Weighed, evidence: Evidence) -> list[Finding]:

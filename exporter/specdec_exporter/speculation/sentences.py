@@ -6,6 +6,7 @@ import math
 
 from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed
 from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
 
 
@@ -18,17 +19,14 @@ def undecided(case: str, reason: str) -> Verdict:
 def sentence(
     code: VerdictCode,
     even: BreakEven,
-    rate: float | None,
+    figures: Figures,
     evidence: Evidence,
     *,
     measured: Speed | None,
     late: Slowdown | None,
 ) -> tuple[str, str]:
-    """Return headline and next step for a word.
-
-    ``rate``: of acceptance, ``None`` where vLLM verifies only part of each draft. ``measured`` and ``late``: speed and
-    latency against the baseline.
-    """
+    """Return headline and next step for a word; ``measured`` and ``late``: speed and latency against the baseline."""
+    rate = figures.acceptance_ratio
     pays = measured is not None and measured.word == "healthy"
     case = f"{code}_by_length" if rate is None else code
     if code == "slower":
