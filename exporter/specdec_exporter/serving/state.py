@@ -27,6 +27,7 @@ from specdec_exporter.serving.predictorstatus import status_of
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.tracks import MOST_SAMPLES, EngineTrack, samples_each
 from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
@@ -35,7 +36,6 @@ from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.speedup import measure, why_unknown
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
-from specdec_exporter.speculation.windows import SampleRing
 
 
 class PredictorState(PredictorView):

@@ -22,13 +22,13 @@ from specdec_exporter.serving.loads import LoadCounters, LoadTotals
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
+from specdec_exporter.serving.windows import SampleRing, Window
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.speedup import Measured, Unknown
-from specdec_exporter.speculation.windows import SampleRing, Window
 
 
 @dataclass(frozen=True, slots=True)
