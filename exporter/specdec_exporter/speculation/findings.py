@@ -49,26 +49,21 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
     Where vLLM verifies only part of each draft, its budget is for the whole batch (``adaptive_verification.py`` of
     0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
     """
-    partly = figures.acceptance_ratio is None
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
     if first < policy.head_acceptance_ratio_min:
-        return Finding(
-            "WARN",
-            "Curve",
-            f"position 0 is accepted in {first:.0%} of the drafts only"
-            + ("" if partly else ": the draft is wrong from its first token"),
-            "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release."
-            + (" Look at low load too: a busy vLLM may verify none of a draft." if partly else ""),
-        )
+        found = f"position 0 is accepted in {first:.0%} of the drafts only"
+        action = "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release."
+        if figures.acceptance_ratio is None:
+            action += " Look at low load too: a busy vLLM may verify none of a draft."
+        else:
+            found += ": the draft is wrong from its first token"
+        return Finding("WARN", "Curve", found, action)
     if second is not None and second < policy.tail_acceptance_ratio_min and not figures.short_drafts:
-        return Finding(
-            "WARN",
-            "Curve",
-            f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
-            "Check that the draft head fits this release: its second token is almost always wrong.",
-        )
+        found = f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})"
+        action = "Check that the draft head fits this release: its second token is almost always wrong."
+        return Finding("WARN", "Curve", found, action)
     return None
 
 
@@ -139,8 +134,6 @@ def prompt_findings(figures: Figures, baseline: DecodingBaseline | None, policy:
     if baseline is None or (figures.requests or 0.0) < policy.min_effective_drafts:
         return []
     words = other_prompts(figures.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency)
-    return (
-        [Finding("WARN", "Prompt length", f"{words}: its speed was recorded with other prompts", _RECORD_AGAIN)]
-        if words
-        else []
-    )
+    if words is None:
+        return []
+    return [Finding("WARN", "Prompt length", f"{words}: its speed was recorded with other prompts", _RECORD_AGAIN)]
