@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders import Clock, arguments, engine, snapshot
+from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import Basis
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 

@@ -22,6 +22,7 @@ from specdec_exporter.predictor.metrics.snapshot import (
     without_drafts,
 )
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
+from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters
 from specdec_exporter.serving.predictorstatus import status_of
 from specdec_exporter.serving.status import PredictorStatus
@@ -32,7 +33,6 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.speedup import measure, why_unknown
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
