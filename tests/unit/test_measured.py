@@ -312,6 +312,8 @@ def test_intervals_with_preemptions_are_left_out() -> None:
     run(state, server, 1, 3.0, preemptions=1.0)
     run(state, server, 10, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+    ((_, totals),) = benefit(state).loads
+    assert totals.load.seconds == pytest.approx(20 * 15.0)
 
 
 def test_a_predictor_that_is_gone_has_no_measurement() -> None:

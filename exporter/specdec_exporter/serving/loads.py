@@ -88,8 +88,8 @@ class LoadCounters:
         self._bins: dict[int, LoadTotals] = {}
 
     def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
-        """Add an interval of one engine, unless it tells nothing about the cost of steps."""
-        if load.tells_the_cost:
+        """Add an interval of one engine that ran steps, unless a preempted request's gap counts as one."""
+        if load.ran and not load.counts.preemptions:
             self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain, policy)
 
     def bins(self) -> list[tuple[int, LoadTotals]]:

@@ -171,11 +171,3 @@ def has_short_drafts(draft_tokens: float | None, drafts: float | None, num_specu
     if draft_tokens is None or not drafts or not num_speculative_tokens:
         return False
     return draft_tokens < num_speculative_tokens * drafts
-
-
-def break_even_length(draft_length: float, draft_cost_ratio: float) -> float:
-    """1 + draft length * c: the mean acceptance length at which drafts of this length pay for themselves.
-
-    ``draft_cost_ratio`` c is the cost of drafting and verifying one more token / the cost of a step without a draft.
-    """
-    return 1.0 + draft_length * draft_cost_ratio

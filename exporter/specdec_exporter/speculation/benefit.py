@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.acceptance import break_even_length, ratio
+from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
@@ -23,8 +23,8 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     """Where drafts pay for themselves.
 
     ``assumed``: by the policy, which is a guess. ``measured``: against a baseline without speculation, at like load.
-    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is for drafts of mean
-    length, else of k tokens; ``None`` if neither is known.
+    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is 1 + draft length * this
+    ratio, for drafts of mean length, else of k tokens; ``None`` if neither is known.
     """
 
     basis: Basis
@@ -41,7 +41,7 @@ def break_even(
     if measured is not None and measured.high is not None:
         basis, least = "measured", measured.value
     drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
-    length = None if drafted is None else break_even_length(drafted, least)
+    length = None if drafted is None else 1.0 + drafted * least
     return BreakEven(basis=basis, acceptance_ratio=least, mean_acceptance_length=length)
 
 
@@ -129,24 +129,25 @@ class _Requests(NamedTuple):
 
 def _of_requests(found: _Requests, figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Speed:
     limits, value, reach = policy.latency, 1 / found.slowdown, 1 + Z * found.error
-    speedup = Estimate(value, value / reach, value * reach)
+    speedup, faster = Estimate(value, value / reach, value * reach), value >= limits.speedup_min
+    rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < policy.acceptance_ratio_min
+    tells, load = frozenset(get_args(Worth)), "at whatever load each had"
+    if found.busier and not faster:
+        tells, load = frozenset(), "the load is higher, which may be why"
+    elif baseline.speculative:
+        tells = frozenset({"harmful"} if rejected else ())
+    word: Worth = "healthy" if faster else "not_paying"
+    enough = (figures.timed_requests or 0.0) >= limits.min_requests
+    if found.is_slower(limits.harmful_ratio, limits.z_score):
+        word, enough = "harmful", True
     at_baseline = f"{1000 * (baseline.mean_seconds or 0.0):.1f} ms at baseline"
     compared = "with" if baseline.speculative else "without"
-    reason = f"{found.words}{at_baseline} {compared} speculation: speed-up {value:.2f} "
-    faster = value >= limits.speedup_min
-    if found.busier and not faster:
-        reason += "(the load is higher, which may be why)"
-        return Speed(speedup=speedup, word=None, possible=frozenset(), reason=reason)
-    rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < policy.acceptance_ratio_min
-    possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
-    if baseline.speculative:
-        possible &= {"harmful"} if rejected else frozenset()
-    word: Worth | None = None
-    if found.is_slower(limits.harmful_ratio, limits.z_score) and (rejected or not baseline.speculative):
-        word = "harmful"
-    elif not baseline.speculative and (figures.timed_requests or 0.0) >= limits.min_requests:
-        word = "healthy" if faster else "not_paying"
-    return Speed(speedup=speedup, word=word, possible=possible, reason=reason + "(at whatever load each had)")
+    return Speed(
+        speedup=speedup,
+        word=word if enough and word in tells else None,
+        possible=_possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio) & tells,
+        reason=f"{found.words}{at_baseline} {compared} speculation: speed-up {value:.2f} ({load})",
+    )
 
 
 def _is_busier(figures: Figures, baseline: DecodingBaseline, slowdown: float, tolerance: float) -> bool:

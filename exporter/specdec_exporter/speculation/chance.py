@@ -33,7 +33,8 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def inverse(self) -> Estimate:
         """1 / value, for positive values."""
-        return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
+        low, high = (1.0 / end if end else None for end in (self.high, self.low))
+        return Estimate(1.0 / self.value, low, high)
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """Offset + factor * value, for an exact factor of at least 0."""
@@ -43,10 +44,6 @@ class Estimate(msgspec.Struct, frozen=True):
             None if low is None else offset + factor * low,
             None if high is None else offset + factor * high,
         )
-
-
-def _inverse(value: float | None) -> float | None:
-    return 1.0 / value if value else None
 
 
 class Spread(msgspec.Struct, frozen=True):
