@@ -120,7 +120,7 @@ WITHOUT_DRAFTS: dict[str, Verdict] = {
     "unreachable": Verdict(
         code="unknown",
         headline="No metrics of the predictor, so nothing is known",
-        action="Check that the predictor runs and that --predictor.url points at the port of its /metrics.",
+        action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
     ),
     "stats_disabled": Verdict(
         code="unknown",
