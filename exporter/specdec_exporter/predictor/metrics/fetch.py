@@ -220,8 +220,7 @@ class MetricsFetcher:
                 found = " ".join(error.message.split())[:120]
                 raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                reason, found = self._connect_failure(error)
-                raise FetchError(reason, f"GET {_shown(target)}: {found}") from error
+                raise self._connect_failure(f"GET {_shown(target)}", error) from error
             async with response:
                 if response.status in _REDIRECTS:
                     target = _redirected(target, response.headers.get("Location"))
@@ -233,13 +232,14 @@ class MetricsFetcher:
                 return body, response.headers.get("Content-Type")
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
 
-    def _connect_failure(self, error: Exception) -> tuple[FetchReason, str]:
+    def _connect_failure(self, what: str, error: Exception) -> FetchError:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             cause = error.certificate_error
-            return "tls", f"its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}"
+            why = getattr(cause, "verify_message", "") or cause
+            return FetchError("tls", f"{what}: its certificate is not trusted: {why}")
         if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return "tls", "no TLS is spoken there, or none that fits: plain HTTP has a URL that begins with http://"
-        return "connect", self._no_connection(error)
+            return FetchError("tls", f"{what}: no TLS is spoken there, or none that fits; plain HTTP begins with http://")
+        return FetchError("connect", f"{what}: {self._no_connection(error)}")
 
     def _no_connection(self, error: Exception) -> str:
         if isinstance(error, aiohttp.ClientConnectorDNSError):
