@@ -122,7 +122,9 @@ def test_a_drop_beside_faster_answers_is_told_and_no_regression() -> None:
     decision = comparison.decision
     assert (decision.code, decision.regression) == ("faster", False)
     assert "acceptance changed by -10.0 pp" in decision.headline
-    assert "quantisation of the target model: none named in the baseline, awq in the candidate" in as_markdown(comparison)
+    assert "quantisation of the target model: none named in the baseline, awq in the candidate" in as_markdown(
+        comparison
+    )
     assert "-10.0 pp" in as_markdown(comparison)
 
 

@@ -1,25 +1,24 @@
-"""What to run, of several recordings: the fastest at the load that was recorded most, or a k by load. Pure."""
+"""What to run, of several recordings: the fastest at the load that was recorded most, or vLLM's k by load. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import AtLoad, stops_paying
 from specdec_exporter.comparison.decision import in_words, times
-from specdec_exporter.comparison.schedule import Plan, limits, plan
-from specdec_exporter.predictor.speculativeconfig import lacks_draft_model
+from specdec_exporter.predictor import speculativeconfig
+from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
 
 AdviceCode = Literal["use", "off", "undecided"]
-_TEN = 10.0
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,55 +52,55 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
     # Beyond a load at which something unjudged may be faster, nothing is advised.
     runs = [list(run) for is_known, run in groupby(loads, key=lambda each: each.known) if is_known]
     known = next(run for run in runs if present in run)
-    best = present.speedups[present.fastest]
+    best, least = present.speedups[present.fastest], policy.latency.speedup_min
     common: dict[str, Any] = {
         "concurrency": present.concurrency,
         "speedup": present.speedups[present.recording or present.fastest],
         "stops_paying_at": stops_paying(known),
         "outlook": _outlook(known),
     }
-    found, least = plan(known, present, recordings), policy.latency.speedup_min
-    if _pays(present, present.recording, least) or (
-        found.ranges and any(_pays(each, each.recording) for each in known)
-    ):
-        chosen = recordings[present.recording] if present.recording is not None else None
+    drafting = [each for name, each in recordings.items() if any(name == at.recording for at in known)]
+    ranges, note = _by_load(known, drafting)
+    if _pays(present, present.recording, least) or (ranges and any(_pays(each, each.recording) for each in known)):
+        server = max(drafting, key=lambda each: each.k or 0) if ranges else recordings[present.recording or ""]
+        config = _config(server, ranges)
         return Advice(
             code="use",
             **common,
             recording=present.recording,
-            num_speculative_tokens=chosen.k if chosen else 0,
-            speculative_config=found.config,
-            headline=_run(present, known, found, recordings),
-            action=_next_step(found.config),
-            note=found.note,
+            num_speculative_tokens=recordings[present.recording].k if present.recording is not None else 0,
+            speculative_config=config,
+            headline=f"Run {f'k by load ({_limits(ranges)})' if ranges else called(server)}: "
+            f"{_gains([(each, each.recording if ranges else present.recording) for each in known])}.",
+            action=_next_step(config),
+            note=note,
         )
-    fastest = f"{called(recordings[present.fastest])}, {times(best)} {_at(present)}"
-    if best.high is not None and best.high < least:
-        headline, action = f"Run no speculation: the best is {fastest}.", "Look at the acceptance and the load."
-        return Advice(code="off", **common, num_speculative_tokens=0, headline=headline, action=action)
-    headline, action = f"It is not decided what to run: {fastest}.", "Record longer, then compare again."
-    return Advice(code="undecided", **common, headline=headline, action=action)
+    off = best.high is not None and best.high < least
+    found = "Run no speculation: the best is" if off else "It is not decided what to run:"
+    return Advice(
+        code="off" if off else "undecided",
+        **common,
+        num_speculative_tokens=0 if off else None,
+        headline=f"{found} {called(recordings[present.fastest])}, {times(best)} {_at(present)}.",
+        action="Look at the acceptance and the load." if off else "Record longer, then compare again.",
+    )
 
 
 def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> Advice:
     """Advise nothing: what may be the fastest ran at other loads."""
     unknown = [recordings[name] for name in (present.unjudged if present else recordings)]
-    here = _at(present) if present else "at a load without speculation"
-    names = in_words(each.name for each in unknown)
+    here, names = _at(present) if present else "at a load without speculation", in_words(each.name for each in unknown)
+    loads = [sum((each for each in one.intervals if each.ran), Load(0.0, Counts())).concurrency for one in unknown]
     return Advice(
         code="undecided",
         concurrency=present.concurrency if present else None,
         headline=f"Record more: the fastest may be {in_words(map(called, unknown))}, not known {here}.",
-        outlook=" ".join(map(_ran_at, unknown)),
+        outlook=" ".join(
+            f"{one.name} ran at about {load:.1f} requests in decode." if load else f"{one.name} has no step times."
+            for one, load in zip(unknown, loads, strict=True)
+        ),
         action=f"Record {names} {here} too, or the one without speculation at the load of {names}.",
     )
-
-
-def _ran_at(recording: Baseline) -> str:
-    load = sum((each for each in recording.intervals if each.ran), Load(0.0, Counts())).concurrency
-    if not load:
-        return f"{recording.name} has no step times."
-    return f"{recording.name} ran at about {shown(load)} requests in decode."
 
 
 def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
@@ -110,43 +109,97 @@ def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
     return found is not None and found.low is not None and found.low > 1.0 and found.value >= least
 
 
-def _run(present: AtLoad, known: Sequence[AtLoad], found: Plan, recordings: Mapping[str, Baseline]) -> str:
-    """Say what to run, and its speed-up at the ends of the loads at which it drafts."""
-    drafting = [(each, each.recording if found.ranges else present.recording) for each in known]
-    gains = [(at.speedups[name], at) for at, name in drafting if name is not None and name in at.speedups]
-    ends = ", ".join(f"{times(speedup)} at {shown(at.concurrency)}" for speedup, at in gains[:1] + gains[1:][-1:])
-    what = f"k by load ({limits(found.ranges)})" if found.ranges else called(recordings[present.recording or ""])
-    return f"Run {what}: {ends} requests in decode."
-
-
-def _next_step(config: Mapping[str, Any] | None) -> str:
-    if config is None:
-        return "Its method or k is not known: record with --predictor.log-path."
-    if lacks_draft_model({**config}):
-        return 'Add "model", the draft model or head: no recorded --command names it.'
-    return "Run it, record it, and compare again."
+def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
+    """Return the speed-up of what is to run at the ends of the loads at which it drafts."""
+    found = [(at.speedups[name], at) for at, name in runs if name is not None and name in at.speedups]
+    ends = (f"{times(speedup)} at {at.concurrency:.1f}" for speedup, at in found[:1] + found[1:][-1:])
+    return f"{', '.join(ends)} requests in decode"
 
 
 def _outlook(known: Sequence[AtLoad]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
     if found := stops_paying(known):
-        low, high = ("?" if end is None else shown(end) for end in (found.low, found.high))
-        return f"Above about {shown(found.value)} ({low} to {high}) requests in decode speculation stops paying."
-    paying = ", ".join(shown(each.concurrency) for each in known if _pays(each, each.fastest))
-    compared = ", ".join(shown(each.concurrency) for each in known)
+        low, high = ("?" if end is None else f"{end:.1f}" for end in (found.low, found.high))
+        return f"Above about {found.value:.1f} ({low} to {high}) requests in decode speculation stops paying."
+    paying = ", ".join(f"{each.concurrency:.1f}" for each in known if _pays(each, each.fastest))
+    compared = ", ".join(f"{each.concurrency:.1f}" for each in known)
     return f"Of {compared} requests in decode, speculation is shown to pay at {paying or 'none'}."
 
 
+def _next_step(config: dict[str, Any] | None) -> str:
+    if config is None:
+        return "Its method or k is not known: record with --predictor.log-path."
+    if speculativeconfig.lacks_draft_model(config):
+        return 'Add "model", the draft model or head: no recorded --command names it.'
+    return "Run it, record it, and compare again."
+
+
 def _at(load: AtLoad) -> str:
-    return f"at {shown(load.concurrency)} requests in decode"
-
-
-def shown(concurrency: float) -> str:
-    """Return a number of requests in decode: ``2.4``, ``24``."""
-    return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
+    return f"at {load.concurrency:.1f} requests in decode"
 
 
 def called(recording: Baseline) -> str:
     """Return what a recording is called: ``k3.yaml (eagle3, k = 3)``."""
     k = f", k = {recording.k}" if recording.k else ""
     return f"{recording.name} ({recording.method or 'method unknown'}{k})"
+
+
+# --- vLLM's configuration ---------------------------------------------------------------------------------------------
+
+
+class Range(NamedTuple):
+    """Batch sizes from ``first`` to ``last``, and their k: vLLM's ``num_speculative_tokens_per_batch_size``."""
+
+    first: int
+    last: int
+    k: int
+
+
+def _config(recording: Baseline, ranges: Sequence[Range]) -> dict[str, Any] | None:
+    """Return the ``--speculative-config`` of a recording, as its command or else its method and k say; with ranges."""
+    given = speculativeconfig.given_config(recording.context.command)
+    if given and not ranges:
+        return given
+    return speculativeconfig.config_for(given, recording.method, recording.k, schedule=ranges) if recording.k else None
+
+
+def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
+    """Return k by load if it differs and vLLM can do it, and what to know about that."""
+    ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
+    if not drafting or len(ranges) <= 1:
+        return (), None
+    if why := _one_k_because(drafting):
+        return (), f"What is fastest differs by load, but {why}: one configuration serves all loads."
+    last = ranges[-1]
+    return ranges, f"Beyond {last.last} requests it is not known what to run: vLLM keeps k = {last.k} there."
+
+
+def _one_k_because(drafting: Sequence[Baseline]) -> str | None:
+    """Return why vLLM cannot choose among these by load; ``None`` if it can."""
+    commands = [each.context.command for each in drafting]
+    given = zip(map(speculativeconfig.given_config, commands), drafting, strict=True)
+    drafters = {
+        msgspec.json.encode(speculativeconfig.config_for(one, each.method, 1), order="sorted") for one, each in given
+    }
+    if len(drafters) > 1 or not all(each.k for each in drafting):
+        return "not in k alone"
+    version = max(drafting, key=lambda each: each.recorded_at).vllm_version
+    parallel = any(map(speculativeconfig.is_data_parallel, commands))
+    if speculativeconfig.has_schedule(parse_release(version) if version else None, data_parallel=parallel):
+        return None
+    return f"vLLM {version or '(release unknown)'}{' with data parallel engines' if parallel else ''} takes one k"
+
+
+def schedule(loads: Sequence[AtLoad], ks: Mapping[str | None, int]) -> tuple[Range, ...]:
+    """Return the k of each range of batch sizes, which ends at the last load where that k was chosen."""
+    found: list[Range] = []
+    for name, run in groupby(loads, key=lambda each: each.recording):
+        first, last = found[-1].last + 1 if found else 1, round([*run][-1].concurrency)
+        if last >= first:  # no batch is smaller than 1
+            found.append(Range(first, last, ks[name]))
+    return tuple(found)
+
+
+def _limits(ranges: Sequence[Range]) -> str:
+    """Return ``3 up to 16, 1 up to 32 requests``."""
+    return f"{', '.join(f'{each.k} up to {each.last}' for each in ranges)} requests"

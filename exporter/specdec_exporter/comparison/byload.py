@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Final, NamedTuple
+from itertools import chain, pairwise
+from typing import Final
 
 import msgspec
 
@@ -53,26 +53,6 @@ class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
         return 1.0 if name is None else self.speedups[name].value
 
 
-class _Recorded(NamedTuple):
-    """A recording with its step times, and the sums of its intervals around each power of two."""
-
-    name: str
-    times: StepTimes | None
-    octaves: Mapping[int, Load]
-
-    @classmethod
-    def of(cls, recording: Baseline, policy: Policy) -> _Recorded:
-        found: dict[int, Load] = {}
-        for load in recording.intervals:
-            if load.ran:
-                power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
-                found[power] = found.get(power, _NOTHING) + load
-        return cls(recording.name, step_times(recording.intervals, policy, per_token=True), found)
-
-    def around(self, power: int) -> Load:
-        return self.octaves.get(power, _NOTHING)
-
-
 _NOTHING: Final = Load(0.0, Counts())
 _LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
 _MOST_POWER: Final = 11  # 2048 requests in decode
@@ -86,30 +66,41 @@ def speedups_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Po
     generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
     far from its own.
     """
-    every = [_Recorded.of(each, policy) for each in (plain, *candidates)]
-    powers = sorted({power for each in every for power in each.octaves})
-    loads = {power: sum((each.around(power) for each in every), _NOTHING) for power in powers}
+    parts = [_by_power(each) for each in (plain, *candidates)]
+    loads = {power: sum((each.get(power, _NOTHING) for each in parts), _NOTHING) for power in sorted({*chain(*parts)})}
     whole = sum(loads.values(), _NOTHING)
     per_token = ratio(whole.counts.prompt_tokens, whole.tokens) or 0.0
+    times = {each.name: step_times(each.intervals, policy, per_token=True) for each in (plain, *candidates)}
     return [
         AtLoad(
             concurrency=load.concurrency,
-            recorded_seconds=math.fsum(each.around(power).step_seconds for each in every[1:]),
-            speedups=_speedups(load.concurrency, per_token * load.concurrency, every, policy),
+            recorded_seconds=math.fsum(each.get(power, _NOTHING).step_seconds for each in parts[1:]),
+            speedups=_speedups(load.concurrency, per_token * load.concurrency, times, policy),
         )
         for power, load in loads.items()
         if load.steps >= policy.cost.min_steps
     ]
 
 
-def _speedups(load: float, prompts: float, every: Sequence[_Recorded], policy: Policy) -> dict[str, Estimate]:
-    """Return the speed-up of each candidate at a load, where ``prompts`` tokens are read in the time of a token."""
-    near = [each.times.line for each in every if each.times and each.times.covers(load)]
+def _by_power(recording: Baseline) -> dict[int, Load]:
+    """Return the sums of the intervals around each power of two."""
+    found: dict[int, Load] = {}
+    for load in recording.intervals:
+        if load.ran:
+            power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+            found[power] = found.get(power, _NOTHING) + load
+    return found
+
+
+def _speedups(
+    load: float, prompts: float, times: Mapping[str, StepTimes | None], policy: Policy
+) -> dict[str, Estimate]:
+    """Return the speed-ups over the first one at a load, where ``prompts`` tokens are read in the time of a token."""
+    near = [each.line for each in times.values() if each and each.covers(load)]
     rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in near]
     rate = math.fsum(rates) / len(rates) if rates else 0.0
-    plain, *others = (each.times.at(load, rate, policy) if each.times else None for each in every)
-    pairs = zip(every[1:], others, strict=True)
-    found = {each.name: (plain / own).of_two_runs(policy.chance) for each, own in pairs if plain and own}
+    plain, *others = ((name, each.at(load, rate, policy) if each else None) for name, each in times.items())
+    found = {name: (plain[1] / own).of_two_runs(policy.chance) for name, own in others if plain[1] and own}
     return {name: each for name, each in found.items() if each.low is not None and each.high is not None}
 
 

@@ -15,7 +15,7 @@ from specdec_exporter.comparison.acceptance import acceptance_change, acceptance
 from specdec_exporter.comparison.decision import Decision, decide
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_other_minutes, refuse_other_model
-from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
+from specdec_exporter.comparison.traffic import difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import mean_draft_length
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
@@ -102,8 +102,10 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
         refuse_other_minutes(baseline, candidate, policy)
     traffic = difference(baseline, candidate, policy, paired=paired)
     measured = _at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
-    found = conditions(traffic, measured.speedup if measured else None, paired=paired)
-    latencies = tuple(compare_latency(sli, baseline, candidate, policy, found[sli]) for sli in SLIS)
+    like_load = measured.speedup if measured else None
+    latencies = tuple(
+        compare_latency(sli, baseline, candidate, traffic, policy, like_load=like_load, paired=paired) for sli in SLIS
+    )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
     change, speculates = acceptance_change(baseline, candidate, policy), (baseline.speculates, candidate.speculates)
     return Comparison(

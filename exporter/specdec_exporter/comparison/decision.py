@@ -42,9 +42,11 @@ def decide(
     """Decide from the outcomes of the SLIs, the worst first; ``speculates``: whether baseline and candidate do."""
     named = {code: [TITLES[each.sli] for each in latencies if each.outcome == code] for code in _FOUND}
     code: DecisionCode = next((code for code in _FOUND if named[code]), "undecided")
-    differing = [each for each in _DIFFERENT if named[each]]
-    found = ", ".join(f"{_FOUND[each]} {in_words(named[each])}" for each in differing or [code] if each in _FOUND)
-    headline = [found.capitalize() or "These recordings allow no decision", *_decoding(measured)]
+    found = ", ".join(f"{words} {in_words(named[each])}" for each, words in _FOUND.items() if named[each])
+    headline = [found.capitalize() or "These recordings allow no decision"]
+    if measured is not None and measured.speedup.low is not None:
+        load = f"{measured.concurrency:.1f} requests in decode"
+        headline.append(f"decoding is {times(measured.speedup)} as fast at the same load, {load}")
     reasons = [reason for latency in latencies for reason in _of_latency(latency)]
     action = _action(code, speculates, _faster_decoding(code, latencies, measured, policy.latency))
     dropped = fell(acceptance_change, policy)
@@ -64,7 +66,6 @@ def decide(
     )
 
 
-_DIFFERENT: Final[tuple[DecisionCode, ...]] = ("slower", "tail_worse", "faster")
 _FOUND: Final[dict[DecisionCode, str]] = {
     "slower": "slower in",
     "tail_worse": "the slowest requests became slower in",
@@ -77,13 +78,12 @@ _NEXT: Final[dict[DecisionCode, str]] = {
     "tail_worse": "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a "
     "service without speculation. The mean hides them.",
     "faster": "Keep the candidate's setting, and make its recording the new baseline.",
-    "slower": "Keep the baseline's setting, and look at what else differs (the flags name it).",
+    "slower": "Look at waiting requests, prompt lengths, the load, and what else differs (the flags name it).",
     "no_difference": "Choose by other things: memory, risk, throughput. These latencies do not differ.",
     "inconclusive": "Record longer: neither a difference nor the absence of one is shown. Change nothing until then.",
 }
 _ON: Final = "Keep speculation on. Serve the recording without it, and an alert fires when the speed-up disappears."
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
-_ELSEWHERE: Final = "Look at waiting requests, prompt lengths and the load: decoding is not shown to be slower."
 
 
 def _faster_decoding(
@@ -99,17 +99,10 @@ def _faster_decoding(
 def _action(code: DecisionCode, speculates: tuple[bool, bool], faster: bool | None) -> str:
     """Return the next step. Only decoding that is slower with speculation speaks against it."""
     before, after = speculates
-    if before == after or code in ("tail_worse", "undecided"):
+    elsewhere = code in ("tail_worse", "undecided") or (code == "slower" and faster)
+    if before == after or faster is None or elsewhere:
         return _NEXT[code]
-    if faster is None or (code == "slower" and faster):
-        return _ELSEWHERE if code == "slower" else _NEXT[code]
     return _ON if faster is after else _OFF
-
-
-def _decoding(measured: Measured | None) -> Iterator[str]:
-    if measured is not None and measured.speedup.low is not None:
-        load = f"{measured.concurrency:.1f} requests in decode"
-        yield f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
 
 
 def _of_latency(latency: LatencyComparison) -> Iterator[str]:

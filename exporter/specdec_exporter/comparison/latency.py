@@ -14,12 +14,12 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.figure import Figure, ratio
+from specdec_exporter.comparison.traffic import Difference, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.chance import Estimate, Spread, Z, batches, t_quantile
 from specdec_exporter.speculation.policy import ChancePolicy, LatencyPolicy, Policy
 from specdec_exporter.speculation.tail import grown_tails, independent_margin
 
-Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
 Outcome = Literal[Direction, "tail_worse", "undecided"]
 
@@ -86,21 +86,6 @@ class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
     undecided_because: str | None
 
 
-class Conditions(NamedTuple):
-    """What the circumstances of two recordings let one latency conclude.
-
-    ``unlike`` says why nothing. ``tail``: whether the tail counts. ``like_load`` decides instead of the mean: the ratio
-    at like load. ``paired``: both sides are of the same minutes. ``explained``: the traffic alone explains ratios of
-    the means between these two.
-    """
-
-    unlike: str | None = None
-    tail: bool = True
-    like_load: Estimate | None = None
-    paired: bool = False
-    explained: tuple[float, float] = (1.0, 1.0)
-
-
 class Sample(NamedTuple):
     """One latency of one side: of all requests, and of the same requests in blocks of time, in their order."""
 
@@ -122,23 +107,38 @@ class Sample(NamedTuple):
 
 
 def compare_latency(
-    sli: Sli, baseline: Baseline, candidate: Baseline, policy: Policy, conditions: Conditions
+    sli: Sli,
+    baseline: Baseline,
+    candidate: Baseline,
+    traffic: Difference,
+    policy: Policy,
+    *,
+    like_load: Estimate | None,
+    paired: bool,
 ) -> LatencyComparison:
-    """Compare one SLI under ``conditions``."""
+    """Compare one SLI. At another load, ``like_load`` decides about tokens: the speed-up at loads that both had.
+
+    ``paired``: both sides are of the same minutes.
+    """
     sides = then, now = Sample.of(baseline, sli), Sample.of(candidate, sli)
     before, after = then.mean, now.mean
-    means, tail = ratio(after, before, policy.chance, paired=conditions.paired), tail_shift(now, then, policy)
+    means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
-    outcome: Outcome | None = direction(conditions.like_load or means, policy.latency, conditions.explained)
-    why = conditions.unlike or _too_few(requests, policy.latency) or (_UNKNOWN if outcome is None else None)
-    if conditions.tail and tail is not None and tail.shifted and outcome != "slower":
+    why, at_like_load, explained = traffic.forbids(sli), None, traffic.explains(sli)
+    if traffic.load and why is None:
+        at_like_load, explained = like_load.inverse() if like_load else None, (1.0, 1.0)
+        why = None if like_load else "the loads differ, and step times at a load of both sides are not known"
+    outcome: Outcome | None = direction(at_like_load or means, policy.latency, explained)
+    why = why or _too_few(requests, policy.latency) or (_UNKNOWN if outcome is None else None)
+    alike = not (traffic.load or traffic.prompts or traffic.answers)
+    if alike and tail is not None and tail.shifted and outcome != "slower":
         outcome = "tail_worse"
     return LatencyComparison(
         sli=sli,
         requests=requests,
         mean_seconds=Pair(before and before.value, after and after.value),
         mean_ratio=means,
-        like_load_ratio=conditions.like_load,
+        like_load_ratio=at_like_load,
         quantiles=tuple(
             QuantileComparison(share, *(quantile(side.whole, share) for side in sides)) for share in QUANTILES
         ),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.figure import Figure, ratio
-from specdec_exporter.comparison.latency import Conditions, Sli
 from specdec_exporter.speculation.acceptance import ratio as quotient
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.promptlength import other_prompts
+
+Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
 
 
 class Traffic(NamedTuple):
@@ -45,6 +46,25 @@ class Difference(NamedTuple):
     answers: str | None
     demand: tuple[Estimate, ...]
     lengths: tuple[Estimate, ...]
+
+    def forbids(self, sli: Sli) -> str | None:
+        """Say why a latency concludes nothing.
+
+        Prompts lengthen the time to first token, prompts and answers the whole. Time per output token is a mean over
+        the answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers, and long
+        prompts that are read in the same steps stall other answers.
+        """
+        if sli == "time_per_output_token":
+            return None
+        if self.load or self.prompts:
+            return "the loads differ" if self.load else "prompts differ in length"
+        return "answers differ in length" if self.answers and sli == "request_latency" else None
+
+    def explains(self, sli: Sli) -> tuple[float, float]:
+        """Return the smallest and the largest ratio of a latency that differences explain, certain or not."""
+        lengths = self.lengths[: {"time_per_output_token": 0, "time_to_first_token": 1}.get(sli, 2)]
+        kinds = [[1.0, *(each.value for each in kind)] for kind in (self.demand, lengths)]
+        return math.prod(map(min, kinds)), math.prod(map(max, kinds))
 
 
 def requests_of(recording: Baseline) -> float | None:
@@ -120,33 +140,3 @@ def _busier(rates: Sequence[Estimate], in_flight: Estimate | None, policy: Laten
 def _more(found: Estimate, policy: LatencyPolicy) -> bool:
     """Whether a ratio certainly matters; where chance is not known, the tolerance decides."""
     return found.value > 1.0 + policy.traffic_tolerance if found.low is None else found.low > policy.slowdown_min
-
-
-def conditions(found: Difference, like_load: Estimate | None, *, paired: bool = False) -> dict[Sli, Conditions]:
-    """Return what each latency may conclude. ``like_load`` is the speed-up at loads that both sides had.
-
-    A difference in traffic that is not certain may still explain as large a ratio of latencies.
-
-    Prompts lengthen the time to first token, prompts and answers the whole. Time per output token is a mean over the
-    answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers, and long prompts that
-    are read in the same steps stall other answers.
-    """
-    load = "the loads differ" if found.load else None
-    prompts = "prompts differ in length" if found.prompts else None
-    lengths = prompts or ("answers differ in length" if found.answers else None)
-    of_tokens = Conditions(None, lengths is None, paired=paired, explained=_range(found.demand))
-    if load:
-        unlike = None if like_load else f"{load}, and step times at a load of both sides are not known"
-        of_tokens = Conditions(unlike, tail=False, like_load=like_load.inverse() if like_load else None)
-    to_first = _range(found.demand, found.lengths[:1])
-    return {
-        "time_per_output_token": of_tokens,
-        "time_to_first_token": Conditions(load or prompts, lengths is None, paired=paired, explained=to_first),
-        "request_latency": Conditions(load or lengths, paired=paired, explained=_range(found.demand, found.lengths)),
-    }
-
-
-def _range(*kinds: Sequence[Estimate]) -> tuple[float, float]:
-    """Return the smallest and the largest product of one ratio of each kind, or of 1."""
-    values = [[1.0, *(each.value for each in kind)] for kind in kinds]
-    return math.prod(map(min, values)), math.prod(map(max, values))

@@ -9,12 +9,12 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.advice import Advice, AdviceCode, shown
+from specdec_exporter.comparison.advice import Advice, AdviceCode
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.latency import Sli
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
+from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.formatting import count, percent, plain, seconds
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
@@ -62,7 +62,7 @@ def _speedups(several: Several) -> Section:
     for load in several.loads:
         best = load.fastest if load.speedup(load.fastest) > 1.0 else None
         cells = (times(load.speedups.get(name)) + (" *" if name == best else "") for name in names)
-        rows.append((shown(load.concurrency), *cells))
+        rows.append((f"{load.concurrency:.1f}", *cells))
     return Section("Speed-up by load", rows, ("load", *names))
 
 
