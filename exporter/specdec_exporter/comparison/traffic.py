@@ -10,8 +10,8 @@ from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.speculation.acceptance import ratio as quotient
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.findings import other_prompts
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.promptlength import other_prompts
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
 
