@@ -49,9 +49,7 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
     present = max((each for each in loads if each.speedups), key=lambda each: each.recorded_seconds, default=None)
     if present is None or present.fastest is None or present.unjudged:
         return _record_more(present, recordings)
-    # Beyond a load at which something unjudged may be faster, nothing is advised.
-    runs = [list(run) for is_known, run in groupby(loads, key=lambda each: each.known) if is_known]
-    known = next(run for run in runs if present in run)
+    known = _known_around(present, loads)
     best, least = present.speedups[present.fastest], policy.latency.speedup_min
     common: dict[str, Any] = {
         "concurrency": present.concurrency,
@@ -59,22 +57,9 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
         "stops_paying_at": stops_paying(known),
         "outlook": _outlook(known),
     }
-    drafting = [each for name, each in recordings.items() if any(name == at.recording for at in known)]
-    ranges, note = _by_load(known, drafting)
-    if _pays(present, present.recording, least) or (ranges and any(_pays(each, each.recording) for each in known)):
-        server = max(drafting, key=lambda each: each.k or 0) if ranges else recordings[present.recording or ""]
-        config = _config(server, ranges)
-        return Advice(
-            code="use",
-            **common,
-            recording=present.recording,
-            num_speculative_tokens=recordings[present.recording].k if present.recording is not None else 0,
-            speculative_config=config,
-            headline=f"Run {f'k by load ({_limits(ranges)})' if ranges else called(server)}: "
-            f"{_gains([(each, each.recording if ranges else present.recording) for each in known])}.",
-            action=_next_step(config),
-            note=note,
-        )
+    ranges, note = _by_load(known, _drafting(known, recordings))
+    if _pays(present, present.recording, least) or (ranges and _pay_somewhere(known)):
+        return Advice(code="use", **common, **_use(present, known, recordings, ranges), note=note)
     off = best.high is not None and best.high < least
     found = "Run no speculation: the best is" if off else "It is not decided what to run:"
     return Advice(
@@ -84,6 +69,36 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
         headline=f"{found} {called(recordings[present.fastest])}, {times(best)} {_at(present)}.",
         action="Look at the acceptance and the load." if off else "Record longer, then compare again.",
     )
+
+
+def _known_around(present: AtLoad, loads: Sequence[AtLoad]) -> list[AtLoad]:
+    """Return the neighbouring loads at which it is known what to run: beyond them nothing is advised."""
+    runs = [list(run) for is_known, run in groupby(loads, key=lambda each: each.known) if is_known]
+    return next(run for run in runs if present in run)
+
+
+def _drafting(known: Sequence[AtLoad], recordings: Mapping[str, Baseline]) -> list[Baseline]:
+    """Return the recordings that are to run at some load."""
+    chosen = {each.recording for each in known}
+    return [each for name, each in recordings.items() if name in chosen]
+
+
+def _use(
+    present: AtLoad, known: Sequence[AtLoad], recordings: Mapping[str, Baseline], ranges: Sequence[Range]
+) -> dict[str, Any]:
+    """Return the fields of advice to speculate: k by load, or what runs at the load that was recorded most."""
+    one = None if present.recording is None else recordings[present.recording]
+    server = max(_drafting(known, recordings), key=lambda each: each.k or 0) if ranges or one is None else one
+    config = _config(server, ranges)
+    what = f"k by load ({_limits(ranges)})" if ranges else called(server)
+    gains = _gains([(each, each.recording if ranges else present.recording) for each in known])
+    return {
+        "recording": present.recording,
+        "num_speculative_tokens": one.k if one else 0,
+        "speculative_config": config,
+        "headline": f"Run {what}: {gains}.",
+        "action": _next_step(config),
+    }
 
 
 def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> Advice:
@@ -107,6 +122,10 @@ def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
     """Whether a recording pays at a load, beyond chance and by ``least``."""
     found = at.speedups.get(name) if name is not None else None
     return found is not None and found.low is not None and found.low > 1.0 and found.value >= least
+
+
+def _pay_somewhere(loads: Sequence[AtLoad]) -> bool:
+    return any(_pays(each, each.recording) for each in loads)
 
 
 def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:

@@ -115,24 +115,21 @@ def choose(loads: Sequence[AtLoad], plain: Baseline, candidates: Sequence[Baseli
     ks = {name: each.k or (0.0 if each is plain else math.inf) for name, each in by_name.items()}
     good = [_as_good(each, policy.cost.k_loss_max) for each in loads]
     chosen = [min(names, key=ks.__getitem__) for names in good]
-    told = [i for i, each in enumerate(loads) if each.speedups]
-    start = max(told, key=lambda i: loads[i].recorded_seconds, default=0)
+    start = max(range(len(loads)), key=lambda i: (bool(loads[i].speedups), loads[i].recorded_seconds), default=0)
     for before, here in (*pairwise(range(start, len(loads))), *pairwise(range(start, -1, -1))):
-        if here not in told or chosen[before] in good[here]:
+        if not loads[here].speedups or chosen[before] in good[here]:
             chosen[here] = chosen[before]
     seconds = {name: _seconds_per_token(each) for name, each in by_name.items()}
     return [
-        msgspec.structs.replace(
-            each,
-            recording=name,
-            unjudged=tuple(
-                other.name
-                for other in candidates
-                if other.name not in each.speedups and seconds[other.name] < (seconds[name] or math.inf)
-            ),
-        )
+        msgspec.structs.replace(each, recording=name, unjudged=_unjudged(each, name, seconds))
         for each, name in zip(loads, chosen, strict=True)
     ]
+
+
+def _unjudged(at: AtLoad, chosen: str | None, seconds: Mapping[str | None, float]) -> tuple[str, ...]:
+    """Return the recordings that are not known at a load and may be faster than the chosen one."""
+    limit = seconds[chosen] or math.inf
+    return tuple(name for name in seconds if name is not None and name not in at.speedups and seconds[name] < limit)
 
 
 def _as_good(at: AtLoad, loss_max: float) -> list[str | None]:

@@ -44,18 +44,14 @@ def decide(
     code: DecisionCode = next((code for code in _FOUND if named[code]), "undecided")
     found = ", ".join(f"{words} {in_words(named[each])}" for each, words in _FOUND.items() if named[each])
     headline = [found.capitalize() or "These recordings allow no decision"]
-    if measured is not None and measured.speedup.low is not None:
-        load = f"{measured.concurrency:.1f} requests in decode"
-        headline.append(f"decoding is {times(measured.speedup)} as fast at the same load, {load}")
+    headline += _of_decoding(measured)
     reasons = [reason for latency in latencies for reason in _of_latency(latency)]
     action = _action(code, speculates, _faster_decoding(code, latencies, measured, policy.latency))
     dropped = fell(acceptance_change, policy)
     if acceptance_change is not None:
-        value, low, high = (percentage_points(getattr(acceptance_change, each)) for each in ("value", "low", "high"))
-        drop = ", which is a drop beyond chance" if dropped else ""
-        reasons.append(f"acceptance: {value} ({low} to {high}) against the baseline{drop}")
+        reasons.append(_of_acceptance(acceptance_change, dropped=dropped))
         if dropped:
-            headline.append(f"acceptance changed by {value}")
+            headline.append(f"acceptance changed by {percentage_points(acceptance_change.value)}")
             action += " Fewer drafts are accepted: look at what changed, models, prompts, temperature or release."
     return Decision(
         code=code,
@@ -64,6 +60,18 @@ def decide(
         reasons=tuple(reasons),
         regression=code in ("slower", "tail_worse") or (dropped and code != "faster"),
     )
+
+
+def _of_acceptance(change: Estimate, *, dropped: bool) -> str:
+    value, low, high = map(percentage_points, (change.value, change.low, change.high))
+    drop = ", which is a drop beyond chance" if dropped else ""
+    return f"acceptance: {value} ({low} to {high}) against the baseline{drop}"
+
+
+def _of_decoding(measured: Measured | None) -> Iterator[str]:
+    if measured is not None and measured.speedup.low is not None:
+        load = f"{measured.concurrency:.1f} requests in decode"
+        yield f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
 
 
 _FOUND: Final[dict[DecisionCode, str]] = {

@@ -124,15 +124,15 @@ def compare_latency(
     before, after = then.mean, now.mean
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
-    why, at_like_load, explained = traffic.forbids(sli), None, traffic.explains(sli)
+    why, explained = traffic.forbids(sli) or _too_few(requests, policy.latency), traffic.explains(sli)
+    at_like_load = None
     if traffic.load and why is None:
         at_like_load, explained = like_load.inverse() if like_load else None, (1.0, 1.0)
         why = None if like_load else "the loads differ, and step times at a load of both sides are not known"
-    outcome: Outcome | None = direction(at_like_load or means, policy.latency, explained)
-    why = why or _too_few(requests, policy.latency) or (_UNKNOWN if outcome is None else None)
-    alike = not (traffic.load or traffic.prompts or traffic.answers)
-    if alike and tail is not None and tail.shifted and outcome != "slower":
-        outcome = "tail_worse"
+    outcome: Outcome = "undecided"
+    if why is None:
+        outcome = _outcome(direction(at_like_load or means, policy.latency, explained), tail, traffic)
+        why = _UNKNOWN if outcome == "undecided" else None
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -143,9 +143,17 @@ def compare_latency(
             QuantileComparison(share, *(quantile(side.whole, share) for side in sides)) for share in QUANTILES
         ),
         tail_shift=tail,
-        outcome="undecided" if why or outcome is None else outcome,
+        outcome=outcome,
         undecided_because=why,
     )
+
+
+def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) -> Outcome:
+    """Return the outcome of a latency that may be judged; its tail counts if the traffic is alike."""
+    if body is None:
+        return "undecided"
+    alike = not (traffic.load or traffic.prompts or traffic.answers)
+    return "tail_worse" if alike and tail is not None and tail.shifted and body != "slower" else body
 
 
 _UNKNOWN: Final = "how far chance moved it is not known: a recording is too short, or scatters widely, or has one stall"

@@ -238,7 +238,9 @@ class MetricsFetcher:
             why = getattr(cause, "verify_message", "") or cause
             return FetchError("tls", f"{what}: its certificate is not trusted: {why}")
         if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return FetchError("tls", f"{what}: no TLS is spoken there, or none that fits; plain HTTP begins with http://")
+            return FetchError(
+                "tls", f"{what}: no TLS is spoken there, or none that fits; plain HTTP begins with http://"
+            )
         return FetchError("connect", f"{what}: {self._no_connection(error)}")
 
     def _no_connection(self, error: Exception) -> str:
