@@ -122,16 +122,6 @@
 
     quantised_models: '(?i).*(awq|gptq|gguf|bnb|fp8|nvfp4|mxfp4|int4|int8|w4a16|w8a8|w8a16).*',
 
-    // The mean is fine, and this share of the requests, or of short windows, is below break-even over so much time. A tenth would
-    // be too little: with drafts as alike as the policy's draft_correlation, a service with an acceptance of 0.72 always has
-    // a tenth of its requests below 0.5.
-    uneven_share: 0.2,
-    uneven_window_seconds: 3 * 3600,
-    // Windows count where there are so many of them, and where chance would put less than a tenth of them below break-even: a
-    // tenth of a normal distribution is so many standard deviations below its mean.
-    uneven_windows_min: 100,
-    uneven_z_score: 1.28,
-
     // A missing draft means something only at this many generated tokens per second.
     min_generation_tokens_per_second: 1,
 

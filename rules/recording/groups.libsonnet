@@ -57,7 +57,6 @@ function(config, signals)
       + [rule(signals.mean_usual)]
       + bySli(signals.cdf_usual)
     ),
-    group('mixture', config.history_interval_seconds, [rule(signals.acceptance_uneven)]),
     group(
       'baselines',
       slow,

@@ -308,39 +308,6 @@ def measured(
     return series
 
 
-def uneven(
-    minutes: int,
-    bad: range,
-    ratios: tuple[float, float] = (0.4, 0.85),
-    *,
-    per_minute: float = 1.0,
-    drafts: float = 600.0,
-) -> list[Series]:
-    """The exporter's short windows: so many a minute.
-
-    In ``bad`` minutes half of them have the lower ratio. ``drafts``: of one window.
-    """
-    target = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    target |= {"pod": "chat-0", "instance": "10.0.0.1:10409"}
-    low = list(itertools.accumulate(per_minute * (minute in bad) / 2 for minute in range(minutes)))
-    high = [per_minute * (minute + 1) - each for minute, each in enumerate(low)]
-    parts = list(zip(low, high, strict=True))
-
-    def figure(suffix: str, of_low: float, of_high: float, **extra: str) -> Series:
-        return Series(
-            f"specdec_window_acceptance_ratio_{suffix}", target | extra, [of_low * a + of_high * b for a, b in parts]
-        )
-
-    bounds = [round(0.05 * step, 2) for step in range(1, 21)]
-    return [
-        *(figure("bucket", ratios[0] <= bound, ratios[1] <= bound, le=f"{bound:g}") for bound in bounds),
-        figure("bucket", 1, 1, le="+Inf"),
-        figure("count", 1, 1),
-        figure("sum", *ratios),
-        figure("by_draft_count", drafts, drafts),
-    ]
-
-
 def processes(values: Sequence[float | None], labels: Mapping[str, str] | None = None) -> Series:
     """How many processes answer at the URL that one exporter reads, minute by minute."""
     given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat"}
