@@ -60,10 +60,9 @@ function(config, signals)
     group(
       'baselines',
       slow,
-      bySli(signals.pinned_mean) + [
+      (if config.source == 'vllm' then [] else bySli(signals.pinned_mean) + [rule(signals.baseline_load)]) + [
         rule(signals[s])
         for s in [
-          'baseline_load',
           'latency_baseline',
           'requests_baseline',
           'acceptance_baseline',

@@ -80,6 +80,9 @@ function(config, source, signals, name)
       lasting: lasting,
     };
 
+  // Only the exporter reads baseline files.
+  local ofFiles(expressions) = if config.source == 'exporter' then expressions else [];
+
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
   // The control's series, renamed to the service that it controls. None while the control itself drafts.
@@ -181,7 +184,12 @@ function(config, source, signals, name)
       labels: promql.list(level),
       history_counts: name('latency_seconds', 'mean_baseline') + '{baseline_source="history", sli="%s"}' % sli,
     });
-    promql.firstOf([control, file] + (if std.member(config.history_tail_slis, sli) then [own] else []), level);
+    promql.firstOf(
+      [control]
+      + ofFiles([file])
+      + (if std.member(config.history_tail_slis, sli) then [own] else []),
+      level
+    );
 
   {
     latency_baseline: {
@@ -194,7 +202,7 @@ function(config, source, signals, name)
           control: is_control,
           enough: enough_requests,
         })),
-        fromSource('pinned', at_like_load(signals.pinned_mean.record)),
+      ] + ofFiles([fromSource('pinned', at_like_load(signals.pinned_mean.record))]) + [
         fromSource('history', ofEpoch('last_over_time(%s[2h])' % signals.mean_usual.record, signals.requests.record)),
       ], level + ['sli']),
     },
@@ -251,13 +259,14 @@ function(config, source, signals, name)
           control: is_control,
           min_requests: config.min_requests,
         }),
+      ] + ofFiles([
         // max: most replicas have the same file.
         '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
           files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
           on_sli: on_sli,
           file_counts: file_counts(),
         },
-      ], level + ['sli']),
+      ]), level + ['sli']),
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
@@ -309,7 +318,7 @@ function(config, source, signals, name)
       record: name('acceptance', 'ratio_baseline'),
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
-      expr: promql.firstOf([
+      expr: promql.firstOf(ofFiles([
         // Not of another method or k: the rate by draft token falls with k by itself. The k of the file is its draft length.
         fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s\nunless %(on)s\n%(other_k)s' % {
           recorded: promql.by('avg', level, pinned_acceptance),
@@ -322,6 +331,7 @@ function(config, source, signals, name)
             now: signals.draft_length.expr,
           },
         }),
+      ]) + [
         fromSource('history', ofEpoch(
           ofHistory(0.5, signals.acceptance_hour.record), signals.sample.record
         )),

@@ -67,13 +67,18 @@ def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Pat
     _write(filling, folder, data, {**collect(replicas), **_of_the_ruler()})
     begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
     for groups in recording_layers(RULES):
-        for hourly, start in begin.items():
-            if layer := [group for group in groups if (seconds(group["interval"]) >= HOUR) == hourly]:
+        for past, start in begin.items():
+            if layer := [group for group in groups if _of_the_past(group) == past]:
                 record(layer, data, (start, END), release=release)
     with database(data, release=release) as base:
         fired = _alerts(base)
     _write(filling, folder, data, fired)
     return data
+
+
+def _of_the_past(group: dict[str, Any]) -> bool:
+    """Whether a group of records makes history, or is what history is sorted by."""
+    return seconds(group["interval"]) >= HOUR or group["name"] == "specdec-epoch"
 
 
 def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> None:

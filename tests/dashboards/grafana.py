@@ -257,11 +257,14 @@ def interpolate(
 ) -> str:
     """Replace every variable; ``form``: of those that say none, ``raw`` in what people read.
 
-    Raises ``KeyError`` for one that neither Grafana nor the dashboard has.
+    As Grafana does, it leaves ``$1`` of a ``label_replace``. Raises ``KeyError`` for one that neither Grafana nor the
+    dashboard has.
     """
 
     def replacement(use: re.Match[str]) -> str:
         name = use["braced"] or use["plain"]
+        if name.isdecimal():
+            return use[0]
         return macros[name] if name in macros else variables[name].text(use["format"] or form)
 
     return _USE.sub(replacement, text)
