@@ -60,9 +60,10 @@ function(config, signals)
     group(
       'baselines',
       slow,
-      (if config.source == 'vllm' then [] else bySli(signals.pinned_mean) + [rule(signals.baseline_load)]) + [
+      bySli(signals.pinned_mean) + [
         rule(signals[s])
         for s in [
+          'baseline_load',
           'latency_baseline',
           'requests_baseline',
           'acceptance_baseline',

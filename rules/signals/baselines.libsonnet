@@ -80,9 +80,6 @@ function(config, source, signals, name)
       lasting: lasting,
     };
 
-  // Only the exporter reads baseline files.
-  local ofFiles(expressions) = if config.source == 'exporter' then expressions else [];
-
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
   // The control's series, renamed to the service that it controls. None while the control itself drafts.
@@ -152,7 +149,7 @@ function(config, source, signals, name)
     };
 
   // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
-  local slower_at_baseline(sli) =
+  local slower_at_baseline(sli, files=true) =
     local control = '1 - ' + asControlled(
       |||
         %(within)s
@@ -184,12 +181,7 @@ function(config, source, signals, name)
       labels: promql.list(level),
       history_counts: name('latency_seconds', 'mean_baseline') + '{baseline_source="history", sli="%s"}' % sli,
     });
-    promql.firstOf(
-      [control]
-      + ofFiles([file])
-      + (if std.member(config.history_tail_slis, sli) then [own] else []),
-      level
-    );
+    promql.firstOf([control] + (if files then [file] else []) + (if std.member(config.history_tail_slis, sli) then [own] else []), level);
 
   {
     latency_baseline: {
@@ -202,7 +194,7 @@ function(config, source, signals, name)
           control: is_control,
           enough: enough_requests,
         })),
-      ] + ofFiles([fromSource('pinned', at_like_load(signals.pinned_mean.record))]) + [
+        fromSource('pinned', at_like_load(signals.pinned_mean.record)),
         fromSource('history', ofEpoch('last_over_time(%s[2h])' % signals.mean_usual.record, signals.requests.record)),
       ], level + ['sli']),
     },
@@ -259,14 +251,13 @@ function(config, source, signals, name)
           control: is_control,
           min_requests: config.min_requests,
         }),
-      ] + ofFiles([
         // max: most replicas have the same file.
         '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
           files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
           on_sli: on_sli,
           file_counts: file_counts(),
         },
-      ]), level + ['sli']),
+      ], level + ['sli']),
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
@@ -318,7 +309,7 @@ function(config, source, signals, name)
       record: name('acceptance', 'ratio_baseline'),
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
-      expr: promql.firstOf(ofFiles([
+      expr: promql.firstOf([
         // Not of another method or k: the rate by draft token falls with k by itself. The k of the file is its draft length.
         fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s\nunless %(on)s\n%(other_k)s' % {
           recorded: promql.by('avg', level, pinned_acceptance),
@@ -331,7 +322,6 @@ function(config, source, signals, name)
             now: signals.draft_length.expr,
           },
         }),
-      ]) + [
         fromSource('history', ofEpoch(
           ofHistory(0.5, signals.acceptance_hour.record), signals.sample.record
         )),
@@ -372,7 +362,7 @@ function(config, source, signals, name)
       unit: 's',
       help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
       by_sli: {
-        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli), 4)
+        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli, config.source == 'exporter'), 4)
         for sli in slis
       },
     },
