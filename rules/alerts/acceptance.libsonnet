@@ -4,19 +4,18 @@ local promql = import '../promql.libsonnet';
 function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
-  local on = 'on (%s)' % promql.list(config.level_labels);
   local acceptance = signals.acceptance.record;
   local minimum = signals.acceptance_min.record;
   local broken = number(config.policy.acceptance_ratio_broken);
-  local first = if signals.first_acceptance.expr == null then null else promql.group(signals.first_acceptance.expr);
+  local first = promql.group(signals.first_acceptance.expr);
   local surelyBelow = signals.surelyBelow;
   local ago = promql.offset(minutes(25));
 
   // A measurement beats an estimate: nobody hears of acceptance while speculation makes the service faster.
-  local unlessOn(expression) = '\nunless ' + on + '\n' + expression;
-  local unless_it_pays = unlessOn(signals.speedup_pays.record);
+  local unless(expression) = '\nunless\n' + expression;
+  local unless_it_pays = unless(signals.speedup_pays.record);
   // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
-  local unless_measured = if config.source == 'exporter' then unlessOn(signals.break_even.expr) else '';
+  local unless_measured = if config.source == 'exporter' then unless(signals.break_even.expr) else '';
   local enough = signals.sample.record + ' >= %d' % config.alert_min_drafts;
 
   local facts = alert.facts { now: alert.number(signals.acceptance_now.record, alert.percent) };
@@ -89,9 +88,7 @@ function(config, signals, alert)
           drafts: signals.drafts.record,
         },
         // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
-        nothing:
-          if first == null then promql.strip(all_verified)
-          else promql.group(all_verified + 'or\n' + surelyBelow(first, broken)),
+        nothing: promql.group(all_verified + 'or\n' + surelyBelow(first, broken)),
         enough: enough,
         // As many in these minutes as the long window needs.
         lately: promql.range('min_over_time', signals.drafts_now.record, minutes(15)),
@@ -127,14 +124,14 @@ function(config, signals, alert)
           surely_below: surelyBelow(acceptance, minimum),
           // A long draft is accepted less by the token. What counts is how many tokens a step gives.
           unless_long: promql.indent(
-            unlessOn(signals.acceptance_length.record + ' >= ' + number(1 + 3 * config.policy.acceptance_ratio_min))
+            unless(signals.acceptance_length.record + ' >= ' + number(1 + 3 * config.policy.acceptance_ratio_min))
           ),
           unless_measured: promql.indent(unless_measured),
           surely_broken: surelyBelow(acceptance, broken),
           lately: signals.acceptance_lately.expr,
           minimum: minimum,
         }),
-        low: if first == null then rate_low else promql.group(rate_low + '\nor\n' + surelyBelow(first, broken)),
+        low: promql.group(rate_low + '\nor\n' + surelyBelow(first, broken)),
         enough: enough,
         unless_it_pays: unless_it_pays,
         fallen: signals.acceptance_fallen.record,

@@ -137,9 +137,9 @@ function(config, signals)
         'The acceptance by position is unknown.',
       ),
       // Of the alert's SLI.
-      mean: alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
-      mean_baseline: alert.number(signals.latency_baseline.record, alert.seconds, 'sli'),
-      baseline_source: alert.label(signals.latency_baseline.record, 'baseline_source', 'sli'),
+      mean: alert.number(signals.latency_mean.record, alert.seconds, 'tpot'),
+      mean_baseline: alert.number(signals.latency_baseline.record, alert.seconds, 'tpot'),
+      baseline_source: alert.label(signals.latency_baseline.record, 'baseline_source', 'tpot'),
       requests: alert.number(signals.requests.record, alert.whole, 'sli'),
     },
 

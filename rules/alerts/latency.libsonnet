@@ -38,9 +38,7 @@ function(config, signals, alert)
       %(ratio)s{sli="tpot"} < %(limit)s
     )
     and %(on_sli)s
-    (
-      %(slower)s
-    )
+    %(slower)s
     and %(on_sli)s
     %(requests)s%(ago)s >= %(min_requests)d
     unless %(on)s
@@ -51,7 +49,7 @@ function(config, signals, alert)
     ratio: signals.latency_ratio_now.record,
     on: on,
     on_sli: on_sli,
-    slower: promql.indent(signals.slower.expr, 6),
+    slower: signals.slower.record,
     requests: requests,
     ago: promql.offset(minutes(25)),
     min_requests: config.min_requests,
@@ -118,7 +116,7 @@ function(config, signals, alert)
   };
 
   local unless_unsettled = '\nunless ' + on + '\n' + signals.unsettled.record;
-  local grown = promql.strip(signals.tail_grown.expr);
+  local grown = signals.tail_grown.record;
   local longest_tail = '%(least)s > %(limit)s\nand %(on_sli)s\n%(enough)s >= %(min_requests)d' % {
     on_sli: on_sli,
     enough: requests,
@@ -130,10 +128,10 @@ function(config, signals, alert)
     },
   };
   local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(grown)s\n)' % {
-    slower: promql.indent(signals.slower.expr),
+    slower: signals.slower.record,
     lately: promql.indent(signals.slower_lately.expr),
     on_sli: on_sli,
-    grown: promql.indent(promql.group(grown)),
+    grown: grown,
   };
 
   [

@@ -37,18 +37,14 @@ function(config, signals, alert)
             and
             %(waiting)s > 1
             and
-            %(acceptance)s < (%(watch)s)
+            %(acceptance)s
+            unless
+            %(good)s
             or
             %(queue_grows)s
             and
             (
-              max without (sli) (
-                (
-                  %(slower)s
-                )
-                and on (sli)
-                label_replace(vector(1), "sli", "tpot", "", "")
-              )
+              max without (sli) (%(slower)s{sli="tpot"})
               unless %(on)s
               %(unsettled)s
               or
@@ -68,9 +64,9 @@ function(config, signals, alert)
         big_batch: big_batch,
         waiting: signals.waiting_lately.record,
         acceptance: signals.acceptance.record,
-        watch: promql.indent(signals.acceptance_watch.expr, 4),
+        good: signals.acceptance_good.record,
         queue_grows: signals.queue_grows.record,
-        slower: promql.indent(signals.slower.expr, 10),
+        slower: signals.slower.record,
         on: on,
         unsettled: signals.unsettled.record,
         baseline: signals.latency_baseline.record,

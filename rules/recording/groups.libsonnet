@@ -43,7 +43,7 @@ function(config, signals)
         'replica_up',
       ]
     ]),
-    group('curve', slow, [rule(signals.position_acceptance)]),
+    group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'acceptance_broken', 'acceptance_good']]),
     group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
     group('latency', middle, bySli(signals.requests) + bySli(signals.latency_mean)),
     group('epoch', slow, [rule(signals.epoch), rule(signals.lasting)]),
@@ -79,7 +79,7 @@ function(config, signals)
       + bySli(signals.latency_ratio_now)
       + [rule(signals.sampling), rule(signals.wandering)]
       + bySli(signals.mean_margin)
-      + [rule(signals.unsettled)]
+      + [rule(signals[s]) for s in ['unsettled', 'slower', 'tail_grown']]
     ),
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
@@ -89,6 +89,6 @@ function(config, signals)
       slow,
       [rule(signals.speedup)]
       + byBound(signals.speedup_bound)
-      + [rule(signals[s]) for s in ['speedup_pays', 'speedup_pays_not', 'speedup_harms', 'verdict']]
+      + [rule(signals[s]) for s in ['speedup_pays', 'speedup_proven', 'speedup_pays_not', 'speedup_harms', 'other_cause', 'verdict']]
     ),
   ]

@@ -203,16 +203,26 @@ function(config, source, signals, name)
         partly: promql.withLabel(partly.expr, 'verified', 'partly'),
       },
     },
-    // Not recorded. Null where nothing can tell.
+    // Not recorded: the curve where there is no rate.
     first_acceptance: {
       unit: 'percentunit',
       help: 'Per-position rate of position 0 with adaptive verification. It is the last that goes unverified: only a very busy '
             + 'batch verifies nothing of a draft.',
-      expr: if partly.expr == null then null else 'sum by (%(labels)s) (%(curve)s{position="0"})\nand %(on)s\n%(partly)s' % {
+      expr: 'sum by (%(labels)s) (%(curve)s{position="0"}) unless %(acceptance)s' % {
         labels: promql.list(level),
         curve: signals.position_acceptance.record,
-        on: on,
-        partly: partly.expr,
+        acceptance: signals.acceptance.record,
+      },
+    },
+    // Absent nearly always, so it costs no series.
+    acceptance_broken: {
+      record: name('acceptance', 'broken', long),
+      unit: 'percentunit',
+      help: 'Acceptance rate, or that of position 0 with adaptive verification, where almost nothing is accepted.',
+      expr: '(\n  %(acceptance)s\n  or\n  %(first)s\n) < %(broken)s' % {
+        acceptance: signals.acceptance.record,
+        first: promql.group(signals.first_acceptance.expr),
+        broken: number(policy.acceptance_ratio_broken),
       },
     },
     positions: {
@@ -314,10 +324,14 @@ function(config, source, signals, name)
         else if selected == [] then null
         else promql.firstOf(selected, level),
     },
-    // Not recorded: only the verdict needs it.
-    acceptance_watch: {
+    // As counted: where only a part is verified, at least this share of it is accepted.
+    acceptance_good: {
+      record: name('acceptance', 'good', long),
       unit: 'percentunit',
-      help: 'Watch level: below this acceptance rate, speculation may or may not pay.',
-      expr: promql.firstOf(byMethod('acceptance_ratio_watch', policy.acceptance_ratio_watch), level),
+      help: 'Accepted tokens / draft tokens, where that is usually enough to pay (the watch level of the method).',
+      expr: '%(counted)s >= (\n  %(watch)s\n)' % {
+        counted: ratio(signals.accepted_tokens.record, signals.draft_tokens.record),
+        watch: promql.indent(promql.firstOf(byMethod('acceptance_ratio_watch', policy.acceptance_ratio_watch), level)),
+      },
     },
   }

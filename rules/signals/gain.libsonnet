@@ -13,29 +13,16 @@ function(config, source, signals, name)
   local bound(which) = signals.speedup_bound.record + '{bound="%s"}' % which;
   local like_load = 'speedup_source="like_load"';
   local not_like_load = 'speedup_source!="like_load"';
-  // A baseline has step times: then these alone tell the speed-up, or nothing does.
-  local by_steps =
-    if config.source == 'exporter' then promql.by('group', level, source.family('speedup_known')) else null;
-  local orBySteps(gains) = if by_steps == null then gains else promql.group(gains + ' or ' + by_steps);
-  local unlessBySteps = if by_steps == null then '' else '\nunless ' + on + '\n' + by_steps;
-
-  // Speed-ups that their bounds decide. Without a like load, min_requests are enough, too, as they are for the exporter's
-  // verdict: no alert contradicts it.
-  local decided(certain, comparison, uncertain) = |||
-    %(certain)s %(comparison)s unless %(on)s %(uncertain)s
-    or
-    %(counted)s %(comparison)s and %(on_sli)s %(requests)s >= %(min_requests)d
-  ||| % {
-    certain: certain,
+  local limit = number(config.policy.latency.speedup_min);
+  local on_level(list) = 'max without (sli, speedup_source) (\n  %s\n)' % promql.indent(std.join('\nor\n', list));
+  // Requests enough to tell, as they are for the exporter's verdict: no alert contradicts it.
+  local counted(comparison) = '%(gain)s %(comparison)s and %(on_sli)s %(requests)s >= %(min_requests)d' % {
+    gain: gain(not_like_load),
     comparison: comparison,
-    on: on,
-    uncertain: uncertain,
-    counted: gain(not_like_load),
     on_sli: on_sli,
     requests: signals.requests.record,
     min_requests: config.min_requests,
   };
-  local limit = number(config.policy.latency.speedup_min);
 
   {
     // From the first of these that there is, by speedup_source:
@@ -53,33 +40,41 @@ function(config, source, signals, name)
         expression: promql.indent(expression),
         origin: origin,
       },
-      local against(origin, sli) =
-        |||
-          max without (baseline_source, epoch) (%(baseline)s{baseline_source="%(origin)s", sli="%(sli)s"})
-          / (%(mean)s{sli="%(sli)s"} > 0)
-        ||| % {
-          baseline: name('latency_seconds', 'mean_baseline'),
-          origin: origin,
-          sli: sli,
+      // Of the time per output token, or of a whole request where the release has no such time.
+      local of(record, matchers='') = '(%(record)s{%(all)ssli="tpot"} or on (%(labels)s) %(record)s{%(all)ssli="e2e"})' % {
+        record: record,
+        all: matchers,
+        labels: promql.list(level),
+      },
+      local against(origin) =
+        'max without (baseline_source, epoch) %(baseline)s\n/ (%(mean)s > 0)' % {
+          baseline: of(name('latency_seconds', 'mean_baseline'), 'baseline_source="%s", ' % origin),
           mean: signals.latency_mean.record,
         },
       // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length only.
-      local drafted = source.family('baseline_acceptance_ratio') + '\nor ' + source.family('baseline_mean_acceptance_length'),
-      local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, drafted) } + unlessBySteps,
-      // At any load: more load makes no service faster.
-      local faster_than_file(sli) = '%(file)s{sli="%(sli)s"} / %(mean)s >= %(limit)s\n' % {
-        file: signals.pinned_mean.record,
-        sli: sli,
+      // At any load, one that is faster counts: more load makes no service faster.
+      local file = |||
+        (
+          %(against)s
+          or on (%(labels)s)
+          %(recorded)s / %(mean)s >= %(limit)s
+        )
+        unless on (%(labels)s)
+        (%(drafted)s or %(by_steps)s)
+      ||| % {
+        against: promql.indent(against('pinned')),
+        labels: promql.list(level),
+        recorded: of(signals.pinned_mean.record),
         mean: signals.latency_mean.record,
         limit: limit,
+        drafted: source.family('baseline_acceptance_ratio') + ' or ' + source.family('baseline_mean_acceptance_length'),
+        by_steps: source.family('speedup_known'),
       },
-      local of(sli) = [
-        from('control', against('control', sli)),
-        from('pinned', against('pinned', sli) + plain),
-        from('pinned', faster_than_file(sli) + plain),
-      ],
       local by_exporter = from('like_load', promql.withLabel(source.measured('avg', 'speedup_ratio'), 'sli', 'tpot')),
-      expr: promql.firstOf((if config.source == 'exporter' then [by_exporter] else []) + of('tpot') + of('e2e'), level),
+      expr: promql.firstOf(
+        (if config.source == 'exporter' then [by_exporter] else []) + [from('control', against('control')), from('pinned', file)],
+        level
+      ),
     },
 
     // A speed-up without bounds counts as certain.
@@ -105,37 +100,64 @@ function(config, source, signals, name)
       by_bound: { low: of('low', '/'), high: of('high', '*') },
     },
 
-    // Conditions, each recorded once. They are absent nearly always.
+    // Conditions, each recorded once.
     speedup_pays: {
       record: name('speedup', 'gain'),
       unit: 'percentunit',
       help: 'The measured speed-up, where it is worth its cost. Then no estimate by acceptance may alert.',
       // Against any baseline, few requests are enough for a gain that is larger than chance explains.
-      expr: decided(gain(), '>= ' + limit, bound('low') + ' <= 1'),
+      expr: on_level([
+        '%(gain)s >= %(limit)s unless %(on)s %(low)s <= 1' % { gain: gain(), limit: limit, on: on, low: bound('low') },
+        counted('>= ' + limit),
+      ]),
+    },
+    speedup_proven: {
+      record: name('speedup', 'proven_gain'),
+      unit: 'percentunit',
+      help: 'The same, where the load is alike or the requests are enough for a verdict.',
+      expr: '%(pays)s and %(on)s (%(gain)s or %(requests)s >= %(min_requests)d)' % {
+        pays: signals.speedup_pays.record,
+        on: on,
+        gain: gain(like_load),
+        requests: signals.requests.record + '{sli="tpot"}',
+        min_requests: config.min_requests,
+      },
     },
     speedup_pays_not: {
       record: name('speedup', 'no_gain'),
       unit: 'percentunit',
       help: 'The measured speed-up, where it is not worth its cost.',
-      expr: decided(gain(like_load), '< ' + limit, bound('high') + ' >= ' + limit),
+      expr: on_level([
+        '%(gain)s < %(limit)s unless %(on)s %(high)s >= %(limit)s'
+        % { gain: gain(like_load), limit: limit, on: on, high: bound('high') },
+        counted('< ' + limit),
+      ]),
     },
     speedup_harms: {
-      record: name('speedup', 'loss'),
+      record: name('speedup', 'harm'),
       unit: 'percentunit',
-      help: 'The measured speed-up, where speculation slows the service down at the load that it has, by more than chance. '
-            + 'Acceptance does not matter.',
-      // Not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
-      expr: '%(gain)s < %(limit)s\nunless %(on)s %(high)s >= 1' % {
-        gain: gain('speedup_source=~"like_load|control"'),
-        limit: number(config.policy.latency.speedup_harmful),
-        on: on,
-        high: bound('high'),
-      },
+      help: 'How many times as long decoding takes, where drafts are why: by a measured loss, whatever is accepted; or, where none '
+            + 'can tell, because too little is accepted and the service is much slower than at its baseline.',
+      // A loss not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
+      expr: on_level([
+        '1 / (%(gain)s < %(limit)s unless %(on)s %(high)s >= 1)' % {
+          gain: gain('speedup_source=~"like_load|control"'),
+          limit: number(config.policy.latency.speedup_harmful),
+          on: on,
+          high: bound('high'),
+        },
+        promql.strip(signals.much_slower.expr) + '\nand %(on)s %(acceptance)s < %(minimum)s unless %(on)s (%(pays)s or %(at_like_load)s)' % {
+          on: on,
+          acceptance: signals.acceptance.record,
+          minimum: signals.acceptance_min.record,
+          pays: signals.speedup_pays.record,
+          at_like_load: signals.speedup_at_like_load.expr,
+        },
+      ]),
     },
     // Not recorded.
     speedup_at_like_load: {
-      help: 'Where the exporter measures the speed-up at like load, or cannot tell it yet.',
-      expr: orBySteps(gain(like_load)),
+      help: 'Where a baseline has step times: these alone tell the speed-up, or nothing does.',
+      expr: '(%(gain)s or %(known)s)' % { gain: gain(like_load), known: source.family('speedup_known') },
     },
-    speedup_measured:: orBySteps(gain('sli="tpot"')),
   }

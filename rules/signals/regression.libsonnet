@@ -158,8 +158,9 @@ function(config, source, signals, name)
       },
     },
 
-    // Conditions of the alerts, not recorded: they would be one series for each SLI of a slow service.
+    // Conditions. Absent nearly always, so they cost no series.
     slower: {
+      record: name('latency', 'mean_slower', long),
       unit: 'percentunit',
       help: 'The mean ratio, where it is surely above its limit. A big effect needs few requests.',
       expr: |||
@@ -175,6 +176,7 @@ function(config, source, signals, name)
       },
     },
     tail_grown: {
+      record: name('latency', 'tail_grown', long),
       unit: 'percentunit',
       help: 'The tail shift, where it is surely above the limit of a ticket.',
       expr: |||
@@ -190,8 +192,29 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       },
     },
+    // Not recorded: only records of the verdict read it.
+    much_slower: {
+      unit: 'percentunit',
+      help: 'The mean ratio of decoding, where it is so far above 1 that low acceptance does harm. Decoding is the time per output '
+            + 'token, or a whole request where the release has no such time.',
+      expr: |||
+        (%(ratio)s{sli="tpot"} or %(ratio)s{sli="e2e"} unless %(on)s %(mean)s{sli="tpot"})
+        > %(on_sli)s clamp_min(1 + %(margin)s, %(limit)s)
+        and %(on_sli)s %(requests)s >= %(min_requests)d
+      ||| % {
+        ratio: signals.latency_ratio.record,
+        on: on,
+        mean: signals.latency_mean.record,
+        on_sli: on_sli,
+        margin: signals.mean_margin.record,
+        limit: number(config.policy.latency.harmful_ratio),
+        requests: signals.requests.record,
+        min_requests: config.min_requests,
+      },
+    },
+    // Not recorded: one alert reads it.
     slower_lately: {
-      help: 'The same by the last minutes: their mean over a quarter of an hour.',
+      help: 'The mean ratio of the last minutes, where its mean over a quarter of an hour is above the limit.',
       expr: promql.range('avg_over_time', signals.latency_ratio_now.record, 15 * config.minute_seconds) + aboveLimit,
     },
   }

@@ -178,12 +178,12 @@ def test_what_is_measured_is_told(pack: Pack) -> None:
             name=name, series=series + control, firing={120: {*told}}, values={120: {VERDICT: verdict}}, aside=ASIDE
         )
 
-    harm = case("harm", 1.6, 4, "SpecDecodeHarmful critical tpot", "SpecDecodeNotPayingOff warning tpot")
+    harm = case("harm", 1.6, 4, "SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning")
     pack.run(
         harm,
         case("gain", 0.7, 1),
         case("gain, although nothing fits", 0.7, 1, first=0.05),
-        case("no gain", 1.0, 3, "SpecDecodeNotPayingOff warning tpot"),
+        case("no gain", 1.0, 3, "SpecDecodeNotPayingOff warning"),
         every=SLOW_MINUTES,
     )
 

@@ -32,7 +32,7 @@ FAMILIES = ("tpot", "e2e")
 # Within the same buckets, so that only the mean tells.
 SLOW: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.04, 0.39), (0.06, 0.01))}
 MEAN, PAGE = "SpecDecodeP99Regression warning mean", "SpecDecodeP99Regression critical mean"
-LOSS = "SpecDecodeNotPayingOff warning tpot"
+LOSS = "SpecDecodeNotPayingOff warning"
 DIFFER = "SpecDecodeBaselinesDiffer warning"
 QUIET: set[str] = set()
 OTHERS = (

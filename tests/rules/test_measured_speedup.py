@@ -33,7 +33,7 @@ NOTHING = (0.03, 0.01, 0.005)  # 0.015
 CURVES = (LOW, POOR, REJECTED, NOTHING)
 
 TICKET = "SpecDecodeAcceptanceLow warning"
-HARM, LOSS = "SpecDecodeHarmful critical tpot", "SpecDecodeNotPayingOff warning tpot"
+HARM, LOSS = "SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning"
 MEAN, MEAN_PAGE = "SpecDecodeP99Regression warning mean", "SpecDecodeP99Regression critical mean"
 SATURATED = "SpecDecodeLoadTooHigh warning"
 # Within one bucket, so that only the mean tells a small difference.

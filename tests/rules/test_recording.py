@@ -197,7 +197,7 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(pack: Pack
             series=[*old, *map(moved, new), *pinned(100)],
             firing={
                 95: {
-                    "SpecDecodeNotPayingOff warning tpot",
+                    "SpecDecodeNotPayingOff warning",
                     *(f"SpecDecodeBucketsMixed warning {sli}" for sli in families),
                 }
             },
