@@ -116,7 +116,7 @@ function(config, signals, alert)
   };
 
   local unless_unsettled = '\nunless ' + on + '\n' + signals.unsettled.record;
-  local grown = signals.tail_grown.record;
+  local grown = promql.strip(signals.tail_grown.expr);
   local longest_tail = '%(least)s > %(limit)s\nand %(on_sli)s\n%(enough)s >= %(min_requests)d' % {
     on_sli: on_sli,
     enough: requests,
@@ -131,10 +131,10 @@ function(config, signals, alert)
     slower: signals.slower.record,
     lately: promql.indent(signals.slower_lately.expr),
     on_sli: on_sli,
-    grown: grown,
+    grown: promql.indent(promql.group(grown)),
   };
 
   [
     regression('critical', minutes(5), one('critical', much_slower, longest_tail + unless_unsettled)),
-    regression('warning', minutes(15), one('warning', slower + unless_unsettled, grown + unless_unsettled)),
+    regression('warning', minutes(15), promql.group(one('warning', slower, grown)) + unless_unsettled),
   ]

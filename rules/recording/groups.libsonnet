@@ -65,7 +65,6 @@ function(config, signals)
         for s in [
           'baseline_load',
           'latency_baseline',
-          'requests_baseline',
           'acceptance_baseline',
           'acceptance_fallen',
           'acceptance_fell_from',
@@ -79,7 +78,7 @@ function(config, signals)
       + bySli(signals.latency_ratio_now)
       + [rule(signals.sampling), rule(signals.wandering)]
       + bySli(signals.mean_margin)
-      + [rule(signals[s]) for s in ['unsettled', 'slower', 'tail_grown']]
+      + [rule(signals[s]) for s in ['unsettled', 'slower']]
     ),
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),

@@ -148,40 +148,39 @@ function(config, source, signals, name)
       origin: origin,
     };
 
-  // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
-  local slower_at_baseline(sli, files=true) =
-    local control = '1 - ' + asControlled(
-      |||
-        %(within)s
-        / %(on)s group_left ()
-        (%(requests)s >= %(min_requests)d)
-      ||| % {
-        within: source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control),
-        on: on,
-        requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
-        min_requests: config.min_requests,
-      }
-    );
-    local file = '1 - %(within)s / %(on)s group_left () (%(requests)s > 0 and %(on)s %(file_counts)s)' % {
+  local counts(origin, sli) = name('latency_seconds', 'mean_baseline') + promql.braces(['baseline_source="' + origin + '"', 'sli="' + sli + '"']);
+  // The share of requests slower than each boundary at baseline, from each source that may be the baseline.
+  local slower_at_baseline(sli) = {
+    control: '1 - ' + asControlled(|||
+      %(within)s
+      / %(on)s group_left ()
+      (%(requests)s >= %(min_requests)d)
+    ||| % {
+      within: source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control),
+      on: on,
+      requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
+      min_requests: config.min_requests,
+    }),
+    pinned: '1 - %(within)s / %(on)s group_left () (%(requests)s > 0 and %(on)s %(counts)s)' % {
       within: pinned(sli, 'bucket', ['le']),
       on: on,
       requests: pinned(sli, 'count'),
-      file_counts: file_counts(sli),
-    };
+      counts: counts('pinned', sli),
+    },
     // min: hours without an epoch are a baseline beside those with one.
-    local own = promql.strip(|||
+    [if std.member(config.history_tail_slis, sli) then 'history']: promql.strip(|||
       1 - min without (epoch) (
         last_over_time(%(within)s{sli="%(sli)s"}[2h])
         and on (%(labels)s, epoch)
-        %(history_counts)s
+        %(counts)s
       )
     ||| % {
       within: signals.cdf_usual.record,
       sli: sli,
       labels: promql.list(level),
-      history_counts: name('latency_seconds', 'mean_baseline') + '{baseline_source="history", sli="%s"}' % sli,
-    });
-    promql.firstOf([control] + (if files then [file] else []) + (if std.member(config.history_tail_slis, sli) then [own] else []), level);
+      counts: counts('history', sli),
+    }),
+  };
 
   {
     latency_baseline: {
@@ -241,23 +240,24 @@ function(config, source, signals, name)
     },
 
     // Absent for history: it has so many requests that their number does not matter.
+    requests_at_baseline:: promql.firstOf([
+      asControlled('%(requests)s{%(control)s} >= %(min_requests)d' % {
+        requests: signals.requests.record,
+        control: is_control,
+        min_requests: config.min_requests,
+      }),
+      // max: most replicas have the same file.
+      '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
+        files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
+        on_sli: on_sli,
+        file_counts: file_counts(),
+      },
+    ], level + ['sli']),
+    // Not recorded: panels ask for one service.
     requests_baseline: {
-      record: name('latency_requests', 'count_baseline'),
       unit: 'short',
-      help: 'Requests in the baseline, for its sampling error.',
-      expr: promql.firstOf([
-        asControlled('%(requests)s{%(control)s} >= %(min_requests)d' % {
-          requests: signals.requests.record,
-          control: is_control,
-          min_requests: config.min_requests,
-        }),
-        // max: most replicas have the same file.
-        '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
-          files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
-          on_sli: on_sli,
-          file_counts: file_counts(),
-        },
-      ], level + ['sli']),
+      help: 'Requests in the baseline. Absent for history: there are so many that their number does not matter.',
+      expr: '1 / (%(sampling)s - 1 / %(requests)s > 1e-9)' % { sampling: signals.sampling.record, requests: signals.requests.record },
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
@@ -331,8 +331,7 @@ function(config, source, signals, name)
     // Not recorded: an alert needs it. A guess: a name need not say it, and a served name may be any word.
     newly_quantised: {
       help: 'Services whose model has a name of a quantised one, and whose baseline file was recorded with a model without such a name.',
-      expr: 'group by (%(labels)s) (%(acceptance)s{model_name=~"%(names)s"})\nand %(on)s\n%(recorded)s' % {
-        labels: promql.list(level),
+      expr: '%(acceptance)s{model_name=~"%(names)s"}\nand %(on)s\n%(recorded)s' % {
         acceptance: signals.acceptance.record,
         names: config.quantised_models,
         on: on,
@@ -354,15 +353,19 @@ function(config, source, signals, name)
     slower_baseline: {
       unit: 'percentunit',
       help: 'Share of the requests slower than each bucket boundary at baseline.',
-      by_sli: { [sli]: slower_at_baseline(sli) for sli in slis },
+      by_sli: { [sli]: promql.firstOf(std.objectValues(slower_at_baseline(sli)), level) for sli in slis },
     },
 
     // Not recorded: panels ask for one service.
     p99_baseline: {
       unit: 's',
       help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
+      local shares(sli) =
+        local all = slower_at_baseline(sli);
+        // Only the exporter reads files.
+        [all[origin] for origin in std.objectFields(all) if origin != 'pinned' || config.source == 'exporter'],
       by_sli: {
-        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli, config.source == 'exporter'), 4)
+        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(promql.firstOf(shares(sli), level), 4)
         for sli in slis
       },
     },

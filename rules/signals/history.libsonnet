@@ -35,22 +35,13 @@ function(config, source, signals, name)
       record: name('acceptance', 'ratio_rate', hour),
       unit: 'percentunit',
       help: 'Acceptance rate of an hour with enough drafts, by epoch. Absent with adaptive verification.',
-      local draft_tokens = promql.group(source.counter('increase', 'draft_tokens', hour)),
-      expr: ofEpoch(signals.whollyVerified(|||
-        %(accepted)s
-        /
-        %(drafted)s
-        and %(on)s
-        (%(drafts)s >= %(min_drafts)d)
-      ||| % {
-        accepted: promql.group(source.counter('increase', 'accepted_tokens', hour)),
-        drafted: draft_tokens,
-        on: on,
-        drafts: promql.group(promql.firstOf([
-          source.counter('increase', 'drafts', hour),
-          '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: 8 },
-        ], level)),
-        min_drafts: 1000,
+      // Of the counts of half hours, at each minute of the hour: the logs and old releases are told apart there.
+      local counted(signal) = promql.range('avg_over_time', signal.record, hour),
+      expr: ofEpoch(signals.whollyVerified('%(accepted)s\n/\n%(drafted)s\nand\n%(drafts)s >= %(min_drafts)d' % {
+        accepted: counted(signals.accepted_tokens),
+        drafted: counted(signals.draft_tokens),
+        drafts: counted(signals.sample),
+        min_drafts: 500,
       }, hour), signals.sample.record),
     },
     lasting: {

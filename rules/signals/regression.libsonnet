@@ -15,6 +15,13 @@ function(config, source, signals, name)
   local baseline = 'max without (baseline_source, epoch) (%s)' % signals.latency_baseline.record;
   local ofSli(record, sli) = record + '{sli="%s"}' % sli;
 
+  // Nothing is known to wander until there are two days of history.
+  local wanders(sli) =
+    '(%(wandering)s or 0 * %(sampling)s)' % {
+      wandering: ofSli(signals.wandering.record, sli),
+      sampling: ofSli(signals.sampling.record, sli),
+    };
+
   local aboveLimit = '\n> ' + on_sli + '\n' + signals.mean_limit.expr;
 
   // When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows to about
@@ -54,9 +61,9 @@ function(config, source, signals, name)
     sampling: {
       record: name('latency_sampling', 'variance', long),
       help: '1 / requests + 1 / requests at baseline: every sampling error is a multiple of its root.',
-      expr: '1 / (%(requests)s > 0)\n+ (1 / %(baseline)s or 0 * %(requests)s)' % {
+      expr: '1 / (%(requests)s > 0)\n+ (\n  1 / %(baseline)s\n  or\n  0 * %(requests)s\n)' % {
         requests: signals.requests.record,
-        baseline: signals.requests_baseline.record,
+        baseline: promql.indent(promql.group(signals.requests_at_baseline)),
       },
     },
     wandering: {
@@ -65,16 +72,14 @@ function(config, source, signals, name)
             + 'service. A recording has wandered itself, the more the shorter it was: by its requests, up to twice the variance.',
       expr: |||
         last_over_time(%(wander)s[%(reach)s]) ^ 2
-        * (1 + (clamp_max(%(requests)s / %(at_baseline)s, 1) or 0 * %(requests)s))
+        * (1 + clamp_max(%(requests)s * %(sampling)s - 1, 1))
         unless %(on_sli)s
         %(baseline)s{baseline_source="control"}
-        or
-        0 * %(requests)s
       ||| % {
         wander: signals.wander.record,
         reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
         requests: signals.requests.record,
-        at_baseline: signals.requests_baseline.record,
+        sampling: signals.sampling.record,
         on_sli: on_sli,
         baseline: signals.latency_baseline.record,
       },
@@ -89,7 +94,7 @@ function(config, source, signals, name)
           chance: number(z_squared * std.pow(config.slis[sli].cv, 2)),
           sampling: ofSli(signals.sampling.record, sli),
           slow_hours: number(z_squared),
-          wandering: ofSli(signals.wandering.record, sli),
+          wandering: wanders(sli),
         }
         for sli in slis
       },
@@ -152,13 +157,13 @@ function(config, source, signals, name)
           baseline: promql.indent(promql.group(signals.slower_baseline.by_sli[sli]), 8),
           share: number(1 - config.policy.latency.tail_limit_share),
           exponent: number(tail_exponent),
-          wandering: ofSli(signals.wandering.record, sli),
+          wandering: wanders(sli),
         }
         for sli in slis
       },
     },
 
-    // Conditions. Absent nearly always, so they cost no series.
+    // Absent nearly always, so it costs no series.
     slower: {
       record: name('latency', 'mean_slower', long),
       unit: 'percentunit',
@@ -175,8 +180,8 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       },
     },
+    // Not recorded: a comparison of two records.
     tail_grown: {
-      record: name('latency', 'tail_grown', long),
       unit: 'percentunit',
       help: 'The tail shift, where it is surely above the limit of a ticket.',
       expr: |||
