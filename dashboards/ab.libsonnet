@@ -91,12 +91,10 @@ function(config, common)
       g.row('Is the sample large enough, and is the comparison fair?', [
         stat('Requests: time per output token', 'requests', {
           no_data: nothing.traffic,
-          runbook: 'SpecDecodeBaselineMissing',
           w: 5,
         }, { sli: 'tpot' }, 'requests_baseline'),
         stat('Requests: end to end', 'requests', {
           no_data: nothing.traffic,
-          runbook: 'SpecDecodeBaselineMissing',
           w: 5,
         }, { sli: 'e2e' }, 'requests_baseline'),
         stat('Drafts', 'drafts', { runbook: 'SpecDecodeNotDrafting', w: 4 }),

@@ -81,7 +81,6 @@ function(config, common)
         ], {
           title: 'Services without a baseline',
           about: 'No alert fires when the latency of these services gets worse.',
-          runbook: 'SpecDecodeBaselineMissing',
           no_data: 'Every service that drafts has a baseline.',
           w: 12,
           h: 8,

@@ -150,13 +150,11 @@ function(config, common)
       g.row('Baselines', [
         graph('Services by source of the baseline', [series('baseline_sources', '{{sli}} {{baseline_source}}')], {
           about: 'A live control is best, a file comes next. History is used where there is neither.',
-          runbook: 'SpecDecodeBaselineMissing',
           no_data: nothing.baseline,
           w: 6,
         }),
         common.withExporter(graph('Age of baselines from files', [series('baseline_age', 'oldest', {}, 'max')], {
           about: 'Record a new baseline after a change of model, hardware or release.',
-          runbook: 'SpecDecodeBaselineMissing',
           no_data: 'No exporter has a baseline file.',
           w: 6,
         })),
@@ -165,7 +163,6 @@ function(config, common)
           ['Hours of history', 'history_hours', { decimals: 0 }],
         ], {
           title: 'Services without a baseline',
-          runbook: 'SpecDecodeBaselineMissing',
           no_data: 'Every service that drafts has a baseline.',
           w: 12,
           h: 7,
@@ -176,7 +173,6 @@ function(config, common)
         ], {
           title: 'Baselines',
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always large enough.',
-          runbook: 'SpecDecodeBaselineMissing',
           no_data: nothing.baseline,
           w: 24,
           h: 8,
@@ -186,14 +182,14 @@ function(config, common)
         common.servicesTable(query, [[sli, 'bounds', { decimals: 0 }, { sli: sli }] for sli in slis], {
           title: 'Bucket sets: boundaries by latency',
           about: 'Quantiles of services with different bucket sets are not comparable.',
-          runbook: 'SpecDecodeBucketsMixed',
+          runbook: 'SpecDecodeDataUntrusted',
           no_data: nothing.predictor,
           w: 12,
           h: 8,
         }),
         common.servicesTable(query, [['Unevenness', 'buckets_mixed', { decimals: 1 }]], {
           title: 'Mixed buckets',
-          runbook: 'SpecDecodeBucketsMixed',
+          runbook: 'SpecDecodeDataUntrusted',
           no_data: 'All replicas of each service have the same buckets.',
           w: 12,
           h: 8,
@@ -201,7 +197,7 @@ function(config, common)
         graph('Positions against totals', [series('inconsistency', '{{inference_service}} {{model_name}}')], {
           custom: { axisSoftMax: 0.01 },
           w: 24,
-          runbook: 'SpecDecodeMetricsInconsistent',
+          runbook: 'SpecDecodeDataUntrusted',
           no_data: 'The positions add up to the total on every service.',
         }),
       ]),

@@ -327,21 +327,22 @@ function(config, common)
       min: 0,
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic,
-      w: 8,
+      w: if config.slos == {} then 12 else 8,
       h: 7,
     })
     for length in ['prompt', 'answer']
-  ] + [
-    panel('timeseries', {
-      title: 'Requests slower than their objective',
-      targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
-      min: 0,
-      custom: { axisSoftMax: 0.01 },
-      runbook: 'SpecDecodeErrorBudgetBurn',
-      no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
-      w: 8,
-      h: 7,
-    }),
+  ] + (if config.slos == {} then [] else [
+         panel('timeseries', {
+           title: 'Requests slower than their objective',
+           targets: [series('slow_requests', slo, { slo: slo }) for slo in query.parts('slow_requests')],
+           min: 0,
+           custom: { axisSoftMax: 0.01 },
+           runbook: 'SpecDecodeErrorBudgetBurn',
+           no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
+           w: 8,
+           h: 7,
+         }),
+       ]) + [
     panel('timeseries', {
       title: 'Tail shift',
       about: 'The regression alert compares this. It is exact; a P99 is not.',
@@ -387,7 +388,6 @@ function(config, common)
       },
       targets: bySli('requests'),
       min: 0,
-      runbook: 'SpecDecodeBaselineMissing',
       no_data: nothing.traffic,
       w: 12,
       h: 8,
@@ -519,7 +519,7 @@ function(config, common)
     panel('stateTimeline', {
       title: 'Alerts over time',
       targets: [
-        common.series(query, 'alerts', '{{alertname}} {{sli}} {{severity}}', {}, 'max by (alertname, sli, severity)'),
+        common.series(query, 'alerts', '{{alertname}} {{sli}}{{reason}} {{severity}}', {}, 'max by (alertname, sli, reason, severity)'),
       ],
       mappings: g.mappings({ '1': ['fires', 'red'] }),
       no_data: nothing.alerts,

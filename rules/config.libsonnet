@@ -164,18 +164,10 @@
 
     // --- Error budget ------------------------------------------------------------------------------------------------
 
-    // Objectives by name: the share of requests within a bound. The bound must be a bucket boundary of the SLI. A fifth of a
-    // second per token is about as slow as people read.
-    slos: {
-      tpot: { sli: 'tpot', le: '0.2', objective: 0.99 },
-    },
-    // Burn rates are multiples of the rate that spends the budget in 30 days. A rate of 14.4 for an hour spends 2 % of it.
-    slo_burn_rates: [
-      { severity: 'critical', factor: 14.4, long_seconds: 3600, short_seconds: 600 },
-      { severity: 'critical', factor: 6, long_seconds: 6 * 3600, short_seconds: 1800 },
-      { severity: 'warning', factor: 3, long_seconds: 24 * 3600, short_seconds: 2 * 3600 },
-      { severity: 'warning', factor: 1, long_seconds: 72 * 3600, short_seconds: 6 * 3600 },
-    ],
+    // Objectives by name: the share of requests within a bound, which must be a bucket boundary of the SLI. Only you know what
+    // you promised, so there is none by default. A fifth of a second per token is about as slow as people read:
+    //   { tpot: { sli: 'tpot', le: '0.2', objective: 0.99 } }
+    slos: {},
 
     // --- Alerts ------------------------------------------------------------------------------------------------------
 

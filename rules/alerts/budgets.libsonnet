@@ -4,10 +4,17 @@ local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
+  // Burn rates are multiples of the rate that spends the budget in 30 days. A rate of 14.4 for an hour spends 2 % of it.
+  local burn_rates = [
+    { severity: 'critical', factor: 14.4, long_seconds: 3600, short_seconds: 600 },
+    { severity: 'critical', factor: 6, long_seconds: 6 * 3600, short_seconds: 1800 },
+    { severity: 'warning', factor: 3, long_seconds: 24 * 3600, short_seconds: 2 * 3600 },
+    { severity: 'warning', factor: 1, long_seconds: 72 * 3600, short_seconds: 6 * 3600 },
+  ];
   [
     local slo = config.slos[name];
     local budget = 1 - slo.objective;
-    local rows = [row for row in config.slo_burn_rates if row.severity == severity];
+    local rows = [row for row in burn_rates if row.severity == severity];
     local share(seconds) = |||
       avg_over_time(%(slow)s{slo="%(slo)s"}[%(window)s])
       / (avg_over_time(%(all)s{slo="%(slo)s"}[%(window)s]) > 0)
@@ -59,5 +66,5 @@ function(config, signals, alert)
               + 'budget that is left.',
     }
     for name in std.objectFields(config.slos)
-    for severity in std.set([row.severity for row in config.slo_burn_rates])
+    for severity in std.set([row.severity for row in burn_rates])
   ]

@@ -9,7 +9,7 @@ function(config, signals)
   };
   local now = config.evaluation_interval_seconds;
   local slow = config.slow_interval_seconds;
-  [
+  std.filter(function(group) group.rules != [], [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
@@ -23,4 +23,4 @@ function(config, signals)
     ),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
-  ]
+  ])

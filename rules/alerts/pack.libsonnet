@@ -7,11 +7,55 @@ function(config, signals, alert)
   local minutes(n) = n * config.minute_seconds;
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
+  local generating = '%(tokens)s >= %(min_tokens)s' % {
+    tokens: signals.generation_tokens_now.record,
+    min_tokens: number(config.min_generation_tokens_per_second),
+  };
+  local facts = alert.facts { tokens: alert.value(alert.whole) };
+
+  // Each reason has its own text. Nothing is wrong with the service, but what the others say of it may be.
+  local untrusted(reason, spec) = {
+    alert: 'SpecDecodeDataUntrusted',
+    severity: 'warning',
+    labels: { reason: reason },
+    dashboard: config.pack_dashboard_uid,
+  } + spec;
+  // For three days: Alertmanager keeps context back over a weekend.
+  local remembered = 3 * 86400;
+  local partly = signals.partlyVerified(remembered);
+  local counted = 'max without (epoch) (%s)' % promql.range('last_over_time', signals.acceptance_hour.record, remembered);
+
   [
-    {
-      alert: 'SpecDecodeMetricsInconsistent',
-      severity: 'warning',
-      dashboard: config.pack_dashboard_uid,
+    untrusted('counters_missing', {
+      severity: 'info',
+      for_seconds: minutes(30),
+      expr: |||
+        %(generating)s
+        and
+        %(has_drafted)s
+        unless
+        %(draft_tokens)s
+      ||| % {
+        generating: generating,
+        has_drafted: if partly == null then counted else promql.group(counted + '\nor\n' + partly),
+        draft_tokens: signals.draft_tokens.record,
+      },
+      summary: 'A service drafted within three days, but its draft counters are gone.',
+      description: '%(where)s generates %(tokens)s tokens/s. It drafted within three days and has no draft counters now.' % facts,
+      impact: 'Speculation was switched off, or its metrics have new names. In the second case no alert about it can fire.',
+      action: 'If somebody switched speculation off on purpose, silence this alert: it ends within three days. If not, '
+              + 'compare arguments and release with those of before.',
+    }),
+    untrusted('histograms_missing', {
+      for_seconds: minutes(30),
+      expr: signals.buckets_missing.expr,
+      summary: 'A service generates tokens, but its latency histograms or their buckets are missing.',
+      description: '%(where)s generates tokens. Its latency histograms, or their buckets, do not arrive.' % facts,
+      impact: 'No alert about its latency can fire, and quantiles are missing.',
+      action: 'Look at the scrape. With convert_classic_histograms_to_nhcb, also set always_scrape_classic_histograms (in a '
+              + 'PodMonitor: scrapeClassicHistograms). No relabelling may drop _bucket.',
+    }),
+    untrusted('inconsistent', {
       for_seconds: minutes(15),
       expr: |||
         %(inconsistency)s
@@ -28,44 +72,8 @@ function(config, signals, alert)
       impact: 'The acceptance rate, the acceptance length or the curve is wrong.',
       action: 'Compare the raw counters of one replica. The cause is a bug of the exporter or of vLLM, or two releases run '
               + 'under one name.',
-    },
-    {
-      alert: 'SpecDecodeBaselineMissing',
-      severity: 'info',
-      dashboard: config.pack_dashboard_uid,
-      level: level + ['sli'],
-      for_seconds: minutes(60),
-      expr: |||
-        (%(requests)s offset 2d)
-        and
-        %(requests)s
-        and %(on)s
-        %(drafts)s
-        unless on (%(labels)s, sli)
-        %(baseline)s
-      ||| % {
-        requests: signals.requests.record,
-        on: on,
-        drafts: signals.drafts.record,
-        labels: promql.list(level),
-        baseline: signals.latency_baseline.record,
-      },
-      summary: 'A service is two days old and has no latency baseline.',
-      description: ('Latency ({{ $labels.sli }}) of %(where)s has no baseline: no live control, no baseline file (or one of '
-                    + 'less load), and fewer than %(hours)d hours with %(requests)d requests in the last %(days)d days, since method, k, draft model or '
-                    + 'release changed.') % alert.facts {
-        hours: config.min_history_hours,
-        requests: config.min_history_requests,
-        days: config.history_days,
-      },
-      impact: 'Alerts about latency regressions cannot fire for this service.',
-      action: 'Give the exporter a baseline file, or accept it: with so few requests, nobody can tell a regression from '
-              + 'chance.',
-    },
-    {
-      alert: 'SpecDecodeBaselinesDiffer',
-      severity: 'warning',
-      dashboard: config.pack_dashboard_uid,
+    }),
+    untrusted('baselines_differ', {
       for_seconds: minutes(30),
       expr: signals.baselines_differ.expr,
       summary: 'Replicas of one service have different baseline files.',
@@ -74,11 +82,9 @@ function(config, signals, alert)
               + 'to be higher than in the recordings, and the files may not count.',
       action: 'Give every replica the same file, and reload the exporters. If the replicas differ in hardware, give each kind a '
               + 'service name of its own.',
-    },
-    {
-      alert: 'SpecDecodeBaselinesDiffer',
+    }),
+    untrusted('baseline_old', {
       severity: 'info',
-      dashboard: config.pack_dashboard_uid,
       for_seconds: minutes(60),
       expr: signals.baselines_old.expr,
       summary: 'A baseline file is old, or of something else than what runs.',
@@ -89,11 +95,8 @@ function(config, signals, alert)
       },
       impact: 'The service is compared with what it no longer is. Acceptance with another method does not count as a baseline.',
       action: 'Record the baseline again, as before: with or without speculation, and at the load of busy hours.',
-    },
-    {
-      alert: 'SpecDecodeBucketsMixed',
-      severity: 'warning',
-      dashboard: config.pack_dashboard_uid,
+    }),
+    untrusted('buckets_mixed', {
       for_seconds: minutes(30),
       level: level + ['sli'],
       expr: '%s > 0' % signals.buckets_mixed.record,
@@ -101,11 +104,10 @@ function(config, signals, alert)
       description: 'Replicas of %(where)s have different buckets ({{ $labels.sli }}).' % alert.facts,
       impact: 'Quantiles and tail shift of the service are missing until all replicas have the same buckets.',
       action: 'Finish the rollout of --custom-histogram-buckets, or of the release that changed the buckets.',
-    },
+    }),
   ] + (if config.source == 'vllm' then [] else [
-         {
-           alert: 'SpecDecodePromptsLonger',
-           severity: 'warning',
+         untrusted('prompts_longer', {
+           dashboard: config.dashboard_uid,
            for_seconds: minutes(60),
            keep_seconds: config.long_window_seconds,
            expr: signals.prompts_longer.expr,
@@ -119,7 +121,7 @@ function(config, signals, alert)
                    + 'those of shorter prompts.',
            action: 'Record the baseline again with the prompts of now, and compare (specdec-exporter compare). If drafts lose, give '
                    + 'long prompts a service without speculation.',
-         },
+         }),
          {
            alert: 'SpecDecodeSidecarDown',
            severity: 'warning',
@@ -135,10 +137,7 @@ function(config, signals, alert)
            impact: 'The figures of the service leave these replicas out. Their predictors may be healthy: users need not notice.',
            action: 'Look at the container specdec-exporter of the pod whose target is down: its exit reason and its log.',
          },
-         {
-           alert: 'SpecDecodeSeveralProcesses',
-           severity: 'warning',
-           dashboard: config.pack_dashboard_uid,
+         untrusted('several_processes', {
            level: source.sidecar,
            // Longer than a rollout with both pods behind one name takes, and the 10 minutes that the exporter remembers.
            for_seconds: minutes(15),
@@ -154,7 +153,7 @@ function(config, signals, alert)
            impact: 'Running and waiting requests and the KV cache jump between the processes, so alerts about them can be wrong. '
                    + 'Nothing tells the replicas apart.',
            action: 'Point each exporter at one pod, as a sidecar does: --predictor.url must not be a Service or another balancer.',
-         },
+         }),
        ]) + [
     {
       alert: 'SpecDecodeRulesLagging',

@@ -22,7 +22,7 @@ function(config, signals)
   // minute find them. When an evaluation is lost, these alerts wait for the next one and begin their `for` again.
   local slow = config.slow_interval_seconds;
 
-  [
+  std.filter(function(group) group.rules != [], [
     group('speculation', now, [
       rule(signals[s])
       for s in [
@@ -90,4 +90,4 @@ function(config, signals)
       + byBound(signals.speedup_bound)
       + [rule(signals[s]) for s in ['speedup_pays', 'speedup_proven', 'speedup_pays_not', 'speedup_harms', 'other_cause', 'verdict']]
     ),
-  ]
+  ])

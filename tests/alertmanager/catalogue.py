@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import rulelint
 import yamltext
 from fieldtools import ROOT
 from promqllabels import NONE, Labels, labels
+from rules.scenario import SLOS, groups_with
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 VLLM_RULES = ROOT / "rules" / "rendered" / "specdec-vllm.rules.yaml"
@@ -48,14 +52,17 @@ class Rule:
         return self.example["severity"]
 
     def __str__(self) -> str:
-        extra = (self.example.get(label) for label in ("severity", "sli"))
+        extra = (self.example.get(label) for label in ("severity", "reason", "sli"))
         return " ".join([self.name, *filter(None, extra)])
 
 
 @cache
 def rules(source: str = "exporter") -> tuple[Rule, ...]:
     """The alerting rules of the pack, in its order."""
-    pack = rulelint.load(RULES if source == "exporter" else VLLM_RULES, {})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rules.yaml"
+        path.write_text(json.dumps({"groups": groups_with(f"{{ source: '{source}' }} + {SLOS}")}))
+        pack = rulelint.load(path, {})
     records = rulelint.recorded_labels(pack)
 
     def known() -> Iterator[Rule]:

@@ -28,7 +28,7 @@ WITHHELD = (
     'position_acceptance:ratio_rate30m{position="1"}',
 )
 NO_RATE: dict[str, float | None] = dict.fromkeys(RECORD + each for each in WITHHELD)
-ASIDE = ("SpecDecodeP99Regression", "SpecDecodeBaselineMissing")
+ASIDE = ("SpecDecodeP99Regression",)
 SENTENCE = "vLLM verifies only part of each draft; it does not count which."
 
 
@@ -204,7 +204,7 @@ def test_a_replica_without_drafts_and_a_service_without_counters_are_told(pack: 
     counters = Case(
         name="counters",
         series=service(busy(120), Phase(minutes=100, present=False), verification="adaptive") + plain,
-        firing={215: {"SpecDecodeMetricsMissing info"}},
+        firing={215: {"SpecDecodeDataUntrusted info counters_missing"}},
     )
     pack.run(replica, counters, every=SLOW_MINUTES)
 

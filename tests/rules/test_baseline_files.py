@@ -33,7 +33,7 @@ FAMILIES = ("tpot", "e2e")
 SLOW: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.04, 0.39), (0.06, 0.01))}
 MEAN, PAGE = "SpecDecodeP99Regression warning mean", "SpecDecodeP99Regression critical mean"
 LOSS = "SpecDecodeNotPayingOff warning"
-DIFFER = "SpecDecodeBaselinesDiffer warning"
+DIFFER = "SpecDecodeDataUntrusted warning baselines_differ"
 QUIET: set[str] = set()
 OTHERS = (
     "curve",
@@ -175,7 +175,7 @@ def test_replicas_have_the_same_file(pack: Pack) -> None:
 
 def test_a_file_that_is_old_or_of_something_else(pack: Pack) -> None:
     """promtool's clock begins at 0, so a file of 1969 is old."""
-    old, dropped = "SpecDecodeBaselinesDiffer info", "SpecDecodeAcceptanceLow warning"
+    old, dropped = "SpecDecodeDataUntrusted info baseline_old", "SpecDecodeAcceptanceLow warning"
     minutes, worse = 120, Phase(minutes=120, curve=(0.6, 0.5, 0.4))
 
     def given(recorded: float, **facts: str) -> list[Series]:
@@ -201,7 +201,7 @@ def test_a_file_that_is_old_or_of_something_else(pack: Pack) -> None:
 
 
 def test_prompts_that_are_longer_than_those_of_the_recording(pack: Pack) -> None:
-    longer = "SpecDecodePromptsLonger warning"
+    longer = "SpecDecodeDataUntrusted warning prompts_longer"
     quiet: dict[int, set[str]] = {minute: set() for minute in range(40, 240, 20)}
 
     def case(

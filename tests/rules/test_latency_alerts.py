@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
+from promtool import Promtool
 from rules.scenario import (
     CONTROL,
     NOWHERE,
     SECOND,
+    SLOS,
     STEADY,
     Case,
     Pack,
     Phase,
     Shares,
+    groups_with,
     pinned,
     service,
     slower,
@@ -195,7 +200,10 @@ def test_a_restart_is_not_a_regression(pack: Pack) -> None:
     )
 
 
-def test_error_budgets_burn(pack: Pack) -> None:
+def test_error_budgets_burn(promtool: Promtool, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(json.dumps({"groups": groups_with(SLOS)}))
+    pack = Pack(promtool, rules, tmp_path)
     broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
     burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}
     healthy = {"tpot": STEADY["tpot"]}

@@ -30,7 +30,7 @@ SCRAPES: dict[str, dict[str, bool]] = {
     "converted": CONVERTED,
     "converted-and-kept": CONVERTED | KEPT,
 }
-ALERT = "SpecDecodeMetricsMissing"
+REASON = "histograms_missing"
 
 
 def test_every_monitor_keeps_classic_histograms() -> None:
@@ -41,7 +41,7 @@ def test_every_monitor_keeps_classic_histograms() -> None:
 def the_alert_and_its_records() -> dict[str, Any]:
     """One group that runs every second: the alert without its `for`, and the records that it reads."""
     rules = [rule for group in rule_groups(RENDERED / "specdec.rules.yaml") for rule in group["rules"]]
-    (alert,) = (rule for rule in rules if rule.get("alert") == ALERT and rule["labels"]["severity"] == "warning")
+    (alert,) = (rule for rule in rules if rule.get("labels", {}).get("reason") == REASON)
     records = [rule for rule in rules if rule.get("record", "?") in alert["expr"]]
     now = {key: alert[key] for key in ("alert", "expr", "labels")}
     return {"groups": [{"name": "alert", "interval": "1s", "rules": [*records, now]}]}
@@ -100,7 +100,7 @@ async def test_converted_histograms_raise_an_alert_unless_the_classic_ones_are_k
                 return sorted(sample["metric"]["namespace"] for sample in found["result"])
 
             every = await by_namespace("inference_service:specdec_generation_tokens:rate5m >= 1", len(SCRAPES))
-            firing = await by_namespace(f'ALERTS{{alertname="{ALERT}"}}', 1)
+            firing = await by_namespace(f'ALERTS{{reason="{REASON}"}}', 1)
             buckets = await by_namespace("group by (namespace) (specdec_time_per_output_token_seconds_bucket)", 1)
 
     assert every == sorted(SCRAPES)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-import rjsonnet
 import yaml
 
-from promtool import REPOSITORY, Promtool
+from promtool import Promtool
 from rules.scenario import (
     CONTROL,
     NOWHERE,
@@ -22,6 +20,7 @@ from rules.scenario import (
     Phase,
     Series,
     Source,
+    groups_with,
     processes,
     service,
     slower,
@@ -34,7 +33,7 @@ LOOP_PAGE = "SpecDecodeRestartLoop critical"
 LOOP = "SpecDecodeRestartLoop warning"
 STALLED = "SpecDecodeEngineStalled critical"
 SIDECAR = "SpecDecodeSidecarDown warning"
-SEVERAL = "SpecDecodeSeveralProcesses warning"
+SEVERAL = "SpecDecodeDataUntrusted warning several_processes"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
 P99 = "SpecDecodeP99Regression critical tail"
 WARMING = "inference_service:specdec_warming_replicas:ratio"
@@ -51,13 +50,7 @@ PRESENCE = ("speculation", "alerts-presence", "alerts-restarts", "alerts-draftin
 
 def pack_of(promtool: Promtool, folder: Path, groups: Iterable[str], config: str) -> Pack:
     """Some groups of the rules: all of them take ten times as long for these hours."""
-    snippet = f"""
-        local mixin = (import 'mixin.libsonnet') + {{
-          _config+:: {{ evaluation_interval_seconds: {60 * EVERY} }} + {config},
-        }};
-        mixin.prometheusRules.groups + mixin.prometheusAlerts.groups
-    """
-    found = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    found = groups_with(f"{{ evaluation_interval_seconds: {60 * EVERY} }} + {config}")
     wanted = {f"specdec-{name}" for name in groups}
     rules = folder / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": [group for group in found if group["name"] in wanted]}))
@@ -280,7 +273,7 @@ def test_several_processes_at_one_url_are_told(promtool: Promtool, tmp_path: Pat
             series=one([2.0] * END, both)
             + [each for number in range(1, 8) for each in one([1.0] * END, labels=replica(number))],
             firing=throughout(HOURS, SEVERAL),
-            values={END - 2: {"count(ALERTS{alertname='SpecDecodeSeveralProcesses', alertstate='firing'})": 1}},
+            values={END - 2: {"count(ALERTS{reason='several_processes', alertstate='firing'})": 1}},
         ),
         Case(
             name="a rollout with an overlap of four minutes",
@@ -354,7 +347,7 @@ def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, 
         Case(
             name="lost on Friday",
             series=[each for each in series if any(name in each.name for name in names)],
-            firing={monday: {"SpecDecodeMetricsMissing info"}, 5 * 24 * 60 - 30: QUIET},
+            firing={monday: {"SpecDecodeDataUntrusted info counters_missing"}, 5 * 24 * 60 - 30: QUIET},
         ),
         every=30,
     )

@@ -73,7 +73,11 @@ def test_counters_that_vanish_while_tokens_flow(pack: Pack) -> None:
     drafting = service(Phase(minutes=90), Phase(minutes=90, present=False))
     plain = service(Phase(minutes=90, present=False), Phase(minutes=90), speculative=False, labels=SECOND)
     pack.run(
-        Case(name="switched off", series=drafting + plain, firing={175: {"SpecDecodeMetricsMissing info"}}),
+        Case(
+            name="switched off",
+            series=drafting + plain,
+            firing={175: {"SpecDecodeDataUntrusted info counters_missing"}},
+        ),
         Case(name="never on", series=service(Phase(minutes=180), speculative=False), firing={175: QUIET}),
     )
 
@@ -83,13 +87,13 @@ def test_counters_that_contradict_each_other(pack: Pack) -> None:
         Case(
             name="positions sum to less than all",
             series=service(Phase(minutes=60, accepted_factor=1.1)),
-            firing={50: {"SpecDecodeMetricsInconsistent warning"}},
+            firing={50: {"SpecDecodeDataUntrusted warning inconsistent"}},
         ),
         Case(name="they agree", series=service(Phase(minutes=60)), firing={50: QUIET}),
         Case(
             name="nothing accepted",
             series=service(Phase(minutes=40, curve=(0.0, 0.0))),
-            values={38: {'count(ALERTS{alertname="SpecDecodeMetricsInconsistent"})': None}},
+            values={38: {'count(ALERTS{alertname="SpecDecodeDataUntrusted"})': None}},
         ),
     )
 
@@ -101,7 +105,7 @@ def test_replicas_with_different_buckets(pack: Pack) -> None:
     longer = service(Phase(minutes=80), families=("tpot",))
     shorter = [dataclasses.replace(one, values=one.values[:20]) for one in fewer]
     pack.run(
-        Case(name="mixed", series=first + fewer, firing={50: {"SpecDecodeBucketsMixed warning tpot"}}),
+        Case(name="mixed", series=first + fewer, firing={50: {"SpecDecodeDataUntrusted warning buckets_mixed tpot"}}),
         Case(name="alike", series=first + other, firing={50: QUIET}),
         # Until the window holds buckets of one kind, quantiles are missing. That is no news.
         Case(name="no longer", series=longer + shorter, firing=dict.fromkeys(range(50, 70), QUIET)),
@@ -110,7 +114,7 @@ def test_replicas_with_different_buckets(pack: Pack) -> None:
 
 def test_histograms_that_do_not_arrive(pack: Pack, vllm_pack: Pack) -> None:
     """Whatever drops them: Prometheus 3 converts all to native ones, a relabelling may drop the buckets."""
-    lost = "SpecDecodeMetricsMissing warning"
+    lost = "SpecDecodeDataUntrusted warning histograms_missing"
     packs: dict[Source, Pack] = {"exporter": pack, "vllm": vllm_pack}
     for source, pack_of_source in packs.items():
         both = service(Phase(minutes=60), families=("tpot",), source=source)
@@ -124,20 +128,6 @@ def test_histograms_that_do_not_arrive(pack: Pack, vllm_pack: Pack) -> None:
 
 def without(series: list[Series], part: str) -> list[Series]:
     return [one for one in series if part not in one.name]
-
-
-def test_a_service_without_a_baseline(pack: Pack) -> None:
-    minutes = 2 * 24 * 60 + 161
-    few = Phase(minutes=minutes, requests_per_minute=0.5, drafts_per_minute=5)
-    pack.run(
-        Case(
-            name="two days with too few requests",
-            series=[one for one in service(few, families=("tpot",)) if "bucket" not in one.name],
-            firing={minutes - 1: {"SpecDecodeBaselineMissing info tpot"}},
-            aside=(),
-        ),
-        every=20,
-    )
 
 
 def test_rules_that_take_too_long_or_fail(pack: Pack) -> None:

@@ -198,7 +198,7 @@ def test_replicas_with_different_buckets_have_no_tail_and_page_nobody(pack: Pack
             firing={
                 95: {
                     "SpecDecodeNotPayingOff warning",
-                    *(f"SpecDecodeBucketsMixed warning {sli}" for sli in families),
+                    *(f"SpecDecodeDataUntrusted warning buckets_mixed {sli}" for sli in families),
                 }
             },
             values={95: {**mixed, f'{RECORD}latency_seconds:mean30m{{sli="tpot"}}': 0.024}},

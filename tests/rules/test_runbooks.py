@@ -19,7 +19,7 @@ import yaml
 import rulelint
 import yamltext
 from fieldtools import ROOT, run
-from rules.scenario import rule_groups
+from rules.scenario import SLOS, groups_with, rule_groups
 from specdec_exporter.commands import cli
 
 RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
@@ -38,13 +38,8 @@ SECTIONS = [
 # Changing speculation is no answer to these; their pages only link to how it is done. All others show it.
 ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeSidecarDown",
-    "SpecDecodeSeveralProcesses",
     "SpecDecodeReplicaOutlier",
-    "SpecDecodeMetricsInconsistent",
-    "SpecDecodeBaselineMissing",
-    "SpecDecodeBaselinesDiffer",
-    "SpecDecodePromptsLonger",
-    "SpecDecodeBucketsMixed",
+    "SpecDecodeDataUntrusted",
     "SpecDecodeRulesLagging",
 }
 OF_PROMETHEUS = {
@@ -61,7 +56,7 @@ SEVERITIES = ["critical", "warning", "info"]
 def alerts() -> dict[str, list[str]]:
     """Severities by alert, the worst first, in the pack's order of alerts."""
     found: dict[str, list[str]] = {}
-    for group in rule_groups(RENDERED):
+    for group in groups_with(SLOS):
         for rule in group["rules"]:
             if "alert" in rule:
                 found.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
