@@ -21,21 +21,30 @@ function(config)
     equal: equal,
   };
 
+  // One cause, one page: it names the services. What a service that is down silences stays silent.
+  local manyOver(what, name) = {
+    source: alert('SpecDecodeManyServices') + [matchers.equal('what', what)],
+    target: alert(name),
+    equal: [label for label in service if label == 'cluster'],
+  };
+
   [
+    manyOver('down', 'SpecDecodeTargetDown'),
+    manyOver('slower', 'SpecDecodeP99Regression'),
     // When nothing of a service can be read, nothing else matters. Its other alerts are left over from before. Several
     // processes are told in any case: what looks like restarts may be one of two replicas behind one URL, which fails.
     {
       source: page('SpecDecodeTargetDown'),
       target: [ours] + [
         matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['TargetDown', 'RestartLoop', 'SeveralProcesses']
-      ],
+        for name in ['TargetDown', 'RestartLoop']
+      ] + [matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
       source: page('SpecDecodeRestartLoop'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('alertname', 'SpecDecodeSeveralProcesses')],
+      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll

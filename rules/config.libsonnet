@@ -206,6 +206,9 @@
     // A rule group may take this share of its interval.
     rules_busy_max: 0.8,
 
+    // So many services of a cluster, and this share of them, are one incident: one page instead of one for each.
+    many_services: { min: 5, share: 0.2 },
+
     // --- PrometheusRule ----------------------------------------------------------------------------------------------
 
     // The operator selects objects by labels. kube-prometheus-stack selects by `release`.

@@ -67,16 +67,18 @@ _VERDICTS: dict[str, tuple[str, str]] = {
 
 
 def alerts(group: Mapping[str, Any]) -> str:
-    """Return the table of a group's alerts, with links, severities and what they say, the most severe first."""
+    """Return the table of a group's alerts, by reason, with links, severities and what they say, the most severe first."""
     order = ("critical", "warning", "info")
-    by_name: dict[str, dict[str, str]] = {}
+    by_name: dict[tuple[str, ...], dict[str, str]] = {}
     for rule in group["rules"]:
-        by_name.setdefault(rule["alert"], {}).setdefault(rule["labels"]["severity"], rule["annotations"]["summary"])
+        labels = rule["labels"]
+        reason = [labels[label] for label in ("reason", "what") if label in labels]
+        by_name.setdefault((rule["alert"], *reason), {}).setdefault(labels["severity"], rule["annotations"]["summary"])
     rows = []
-    for name, summaries in by_name.items():
+    for (name, *reason), summaries in by_name.items():
         severities = sorted(summaries, key=order.index)
         said = dict.fromkeys(summaries[severity] for severity in severities)
-        rows.append((f"[{name}]({name}.md)", ", ".join(severities), " ".join(said)))
+        rows.append((" ".join([f"[{name}]({name}.md)", *(f"`{one}`" for one in reason)]), ", ".join(severities), " ".join(said)))
     return table(("Alert", "Severity", "It says"), rows)
 
 

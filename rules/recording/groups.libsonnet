@@ -76,7 +76,7 @@ function(config, signals)
       middle,
       [rule(signals.latency_ratio)]
       + bySli(signals.latency_ratio_now)
-      + [rule(signals.sampling), rule(signals.wandering)]
+      + [rule(signals.sampling)]
       + bySli(signals.mean_margin)
       + [rule(signals[s]) for s in ['unsettled', 'slower']]
     ),

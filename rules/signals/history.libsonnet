@@ -7,9 +7,9 @@ function(config, source, signals, name)
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
 
-  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Nine of them are above half a second
+  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Most of them are above a fifth of a second
   // per token: no service with readers has a limit there, and each boundary is one more series per service.
-  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([0-4].*|50*)|[+]Inf"'] else [];
+  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([01].*|20*)|[+]Inf"'] else [];
 
   // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
   local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n(%(epoch)s or %(on)s %(services)s)' % {

@@ -15,18 +15,13 @@ function(config, source, signals, name)
   local baseline = 'max without (baseline_source, epoch) (%s)' % signals.latency_baseline.record;
   local ofSli(record, sli) = record + '{sli="%s"}' % sli;
 
-  // Nothing is known to wander until there are two days of history.
-  local wanders(sli) =
-    '(%(wandering)s or 0 * %(sampling)s)' % {
-      wandering: ofSli(signals.wandering.record, sli),
-      sampling: ofSli(signals.sampling.record, sli),
-    };
-
   local aboveLimit = '\n> ' + on_sli + '\n' + signals.mean_limit.expr;
 
   // When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows to about
   // b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies, 0.6.
   local tail_exponent = 0.7 * config.policy.latency.z_score / 0.6;
+  // The first term of the margin of the mean, by the variance of the sample. The other term is what the service wanders.
+  local chance(sli) = z_squared * std.pow(config.slis[sli].cv, 2);
 
   // The tail shift is s - g * b: s is the slow share now, b the slow share at baseline, g the growth. Let
   // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
@@ -66,35 +61,33 @@ function(config, source, signals, name)
         baseline: promql.indent(promql.group(signals.requests_at_baseline)),
       },
     },
-    wandering: {
-      record: name('latency_wander', 'variance', long),
-      help: 'The variance that the wander of the service gives to the ratio to its baseline. A live control wanders with its '
-            + 'service. A recording has wandered itself, the more the shorter it was: by its requests, up to twice the variance.',
-      expr: |||
-        last_over_time(%(wander)s[%(reach)s]) ^ 2
-        * (1 + clamp_max(%(requests)s * %(sampling)s - 1, 1))
-        unless %(on_sli)s
-        %(baseline)s{baseline_source="control"}
-      ||| % {
-        wander: signals.wander.record,
-        reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
-        requests: signals.requests.record,
-        sampling: signals.sampling.record,
-        on_sli: on_sli,
-        baseline: signals.latency_baseline.record,
-      },
-    },
     mean_margin: {
       record: name('latency', 'mean_margin', long),
       unit: 'percentunit',
       help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
-            + 'sqrt(z^2 * (cv^2 * (1 / n + 1 / n at baseline) + wander^2)).',
+            + 'sqrt(z^2 * (cv^2 * (1 / n + 1 / n at baseline) + wander^2)). A live control wanders with its service. A recording '
+            + 'has wandered itself, the more the shorter it was: by its requests, up to twice the variance.',
       by_sli: {
-        [sli]: 'sqrt(%(chance)s * %(sampling)s + %(slow_hours)s * %(wandering)s)' % {
-          chance: number(z_squared * std.pow(config.slis[sli].cv, 2)),
+        [sli]: |||
+          sqrt(
+            %(chance)s * %(sampling)s
+            + (
+              %(slow_hours)s * last_over_time(%(wander)s[%(reach)s]) ^ 2
+              * (1 + clamp_max(%(requests)s * %(sampling)s - 1, 1))
+              unless
+              max without (baseline_source, epoch) (%(baseline)s{baseline_source="control"})
+              or
+              0 * %(sampling)s
+            )
+          )
+        ||| % {
+          chance: number(chance(sli)),
           sampling: ofSli(signals.sampling.record, sli),
           slow_hours: number(z_squared),
-          wandering: wanders(sli),
+          wander: ofSli(signals.wander.record, sli),
+          reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
+          requests: ofSli(signals.requests.record, sli),
+          baseline: signals.latency_baseline.record,
         }
         for sli in slis
       },
@@ -143,7 +136,7 @@ function(config, source, signals, name)
                 0
               )
               ^ %(on)s group_left ()
-              exp(-%(exponent)s * sqrt(%(wandering)s))
+              exp(-%(exponent)s * sqrt(clamp_min(%(margin)s ^ 2 - %(chance)s * %(sampling)s, 0) / %(z_squared)s))
             ),
             0
           )
@@ -157,7 +150,10 @@ function(config, source, signals, name)
           baseline: promql.indent(promql.group(signals.slower_baseline.by_sli[sli]), 8),
           share: number(1 - config.policy.latency.tail_limit_share),
           exponent: number(tail_exponent),
-          wandering: wanders(sli),
+          margin: ofSli(signals.mean_margin.record, sli),
+          chance: number(chance(sli)),
+          sampling: ofSli(signals.sampling.record, sli),
+          z_squared: number(z_squared),
         }
         for sli in slis
       },
