@@ -24,7 +24,7 @@ function(config)
   // One cause, one page: it names the services. What a service that is down silences stays silent.
   local manyOver(what, name) = {
     source: alert('SpecDecodeManyServices') + [matchers.equal('what', what)],
-    target: alert(name),
+    target: page(name),
     equal: [label for label in service if label == 'cluster'],
   };
 
@@ -37,14 +37,14 @@ function(config)
       source: page('SpecDecodeTargetDown'),
       target: [ours] + [
         matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['TargetDown', 'RestartLoop']
+        for name in ['ManyServices', 'TargetDown', 'RestartLoop']
       ] + [matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
       source: page('SpecDecodeRestartLoop'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('reason', 'several_processes')],
+      target: [ours, matchers.not('alertname', 'SpecDecodeManyServices'), matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll

@@ -1,5 +1,5 @@
-// All alerts, in the order of the questions that a person on call asks: Are many services down or slower at once? Is the service up? Does it stay up? Does it draft? Are
-// the drafts accepted? Are the replicas alike? Is it slow? Does the load fit? Can the pack be believed?
+// All alerts, in the order of the questions that a person on call asks: Is the service up? Does it stay up? Does it draft? Are
+// the drafts accepted? Are the replicas alike? Is it slow? Does the load fit? Are many services down or slower at once? Can the pack be believed?
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
   local group(name, interval_seconds, rules) = {
@@ -10,7 +10,6 @@ function(config, signals)
   local now = config.evaluation_interval_seconds;
   local slow = config.slow_interval_seconds;
   std.filter(function(group) group.rules != [], [
-    group('alerts-fleet', now, (import 'fleet.libsonnet')(config, signals, alert)),
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
@@ -23,5 +22,6 @@ function(config, signals)
       (import 'benefit.libsonnet')(config, signals, alert) + (import 'load.libsonnet')(config, signals, alert)
     ),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
+    group('alerts-fleet', now, (import 'fleet.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
   ])

@@ -202,7 +202,7 @@ def severities(alerts: Sequence[Alert], *wanted: str) -> list[Alert]:
 
 
 def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
-    first, second = severities(alerts[1], "warning", "critical")
+    first, second = severities([alerts[1][0], alerts[0][0]], "warning", "critical")
     data = group([first, second, first], GROUP_BY)
 
     title = render(named("title"), data)
