@@ -39,35 +39,20 @@ function(config)
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll
-    // back. Speculation does not affect the time to first token, so alerts about it are not silenced.
+    // back.
     {
       source: alert('SpecDecodeHarmful'),
       target: alerts([
-        'SpecDecodeAcceptanceDropped',
         'SpecDecodeAcceptanceLow',
-        'SpecDecodeAcceptanceUneven',
-        'SpecDecodeLatencyMeanRegression',
+        'SpecDecodeLoadTooHigh',
         'SpecDecodeNotPayingOff',
         'SpecDecodeP99Regression',
-        'SpecDecodeSaturated',
-      ]) + [matchers.not('sli', 'ttft')],
-      equal: model,
-    },
-    // Acceptance below the minimum says more than acceptance below the baseline.
-    {
-      source: alert('SpecDecodeAcceptanceLow'),
-      target: alert('SpecDecodeAcceptanceDropped'),
-      equal: model,
-    },
-    // The requests of that replica are the share that loses.
-    {
-      source: alert('SpecDecodeReplicaOutlier'),
-      target: alert('SpecDecodeAcceptanceUneven'),
+      ]),
       equal: model,
     },
     pageOverTicket('SpecDecodeTargetDown', service),
     pageOverTicket('SpecDecodeRestartLoop', service),
     pageOverTicket('SpecDecodeAcceptanceLow', model),
-    pageOverTicket('SpecDecodeP99Regression', model + ['sli']),
+    pageOverTicket('SpecDecodeP99Regression', model),
     pageOverTicket('SpecDecodeErrorBudgetBurn', model + ['slo']),
   ]

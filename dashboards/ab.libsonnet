@@ -120,31 +120,31 @@ function(config, common)
           h: 4,
         })),
         graph('Requests', 'requests', { no_data: nothing.traffic }, { sli: 'e2e' }),
-        graph('Prompt length', 'prompt_length', { no_data: nothing.traffic, runbook: 'SpecDecodeLatencyMeanRegression' }),
-        graph('Answer length', 'answer_length', { no_data: nothing.traffic, runbook: 'SpecDecodeLatencyMeanRegression' }),
+        graph('Prompt length', 'prompt_length', { no_data: nothing.traffic, runbook: 'SpecDecodeP99Regression' }),
+        graph('Answer length', 'answer_length', { no_data: nothing.traffic, runbook: 'SpecDecodeP99Regression' }),
         graph('Requests running per engine', 'requests_running_per_engine', {
           about: 'Latency depends on the batch size: compare at the same load.',
           no_data: nothing.predictor,
-          runbook: 'SpecDecodeSaturated',
+          runbook: 'SpecDecodeLoadTooHigh',
           w: 12,
         }),
-        graph('KV cache in use', 'kv_cache_usage', { w: 12, max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeKVCacheSqueeze' }),
+        graph('KV cache in use', 'kv_cache_usage', { w: 12, max: 1, no_data: nothing.predictor, runbook: 'SpecDecodeLoadTooHigh' }),
       ]),
       g.row('Acceptance', [
-        graph('Acceptance rate', 'acceptance', { max: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceDropped' }, {}, 'acceptance_baseline'),
+        graph('Acceptance rate', 'acceptance', { max: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
         graph('Mean acceptance length', 'acceptance_length', { decimals: 2 }),
         graph('Tokens per step', 'tokens_per_step', { decimals: 2, no_data: nothing.traffic }),
       ]),
       g.row('Latency', [effect('ttft', 24)] + [
         graph(capital(config.slis[sli].title) + ', mean', 'latency_mean', {
           no_data: nothing.traffic,
-          runbook: 'SpecDecodeLatencyMeanRegression',
+          runbook: 'SpecDecodeP99Regression',
         }, { sli: sli }, 'latency_baseline')
         for sli in slis
       ] + [
-        graph(capital(config.slis[sli].title) + ', P99', 'latency_percentile', {
+        graph(capital(config.slis[sli].title) + ', P99', 'latency_quantile', {
           about: 'Interpolated within a bucket, so only for people.',
-          targets: both('series', 'latency_percentile', { sli: sli, quantile: '0.99' })
+          targets: both('series', 'latency_quantile', { sli: sli, quantile: '0.99' })
                    + [common.series(a, 'p99_baseline', 'baseline of A', { sli: sli })],
           no_data: nothing.traffic,
           runbook: 'SpecDecodeP99Regression',

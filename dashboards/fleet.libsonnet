@@ -25,7 +25,7 @@ function(config, common)
       [
         'Speed-up',
         'speedup',
-        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.speedup_min, 'green']])),
+        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
       ],
       ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
       ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
@@ -39,7 +39,7 @@ function(config, common)
       [
         'Of base',
         'latency_ratio',
-        narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.latency_mean_ratio, 'red']])),
+        narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.policy.latency.slower_ratio, 'red']])),
         tpot,
       ],
       ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],

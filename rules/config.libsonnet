@@ -93,15 +93,12 @@
     // It pages when the replicas of the service cannot be read for more than this share of an hour.
     restart_loss_critical: 0.25,
 
-    // A service that stops drafting again and again within this time does so by itself: dynamic k is 0 in big batches.
-    alternation_window_seconds: 3 * 3600,
-
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
-    // An alert needs a difference of this many standard errors (a one-sided normal quantile). By chance, one look in 200
-    // exceeds 2.58. Alerts look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
-    // independent. docs/alert-quality.md tells of requests that are alike.
-    // The exporter and the recorded verdict judge after a single look, so they use the policy's higher latency.z_score.
+    // Alerts about acceptance need a difference of this many standard errors (a one-sided normal quantile). By chance, one look in
+    // 200 exceeds 2.58. They look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
+    // independent. docs/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
+    // latency.z_score, as the exporter does.
     alert_z_score: 2.58,
 
     // Alerts about acceptance are silent with fewer drafts than this in the long window. About a dozen requests make a thousand
@@ -109,16 +106,9 @@
     // min_effective_drafts.
     alert_min_drafts: 1000,
 
-    // Releases 0.8.3 and 0.8.4 count no drafts. There this number of draft tokens counts as one draft. It is above the usual
-    // k, so the sample is estimated too small rather than too large.
-    assumed_draft_tokens: 8,
-
     // Latency alerts are silent with fewer requests than this in the long window.
     min_requests: config.policy.latency.min_requests,
 
-    // An hour counts as history of the acceptance rate with at least this many drafts, and as history of the latency with
-    // at least this many requests.
-    min_history_drafts: 1000,
     min_history_requests: 50,
 
     // History becomes a baseline after this many hours.
@@ -127,47 +117,10 @@
     // Only hours of the same epoch are compared: the same k and, with the exporter, the same values of these labels of
     // specdec_predictor_info. Without 'vllm_version', a new release is compared with the one before.
     epoch_facts: ['method', 'draft_model', 'vllm_version'],
-    // The share of a window that one configuration has, or the window is of a mixture. The tail of the rest does not page.
-    epoch_share: 1 - config.tail_shift_critical,
-
-    // An hour is no history of a latency whose alert fired in this many of the last twice as many hours: a regression that
-    // lasts does not become normal before its last good hours are history_days old. Peaks are shorter, or learned day by day.
-    history_patience_hours: 6,
 
     // --- Acceptance --------------------------------------------------------------------------------------------------
 
-    // The minimum by method comes from the policy (from the exporter: specdec_policy_acceptance_ratio_min). Low means that the
-    // short window was below it for this share of the long one: an incident of minutes that moves the mean is none.
-    acceptance_low_share: 0.5,
-
-    // For a page, the short window must also have been below this share of the minimum for so much of this time. So acceptance
-    // that goes up and down is one page, and not one every time.
-    acceptance_page_factor: 0.75,
-    acceptance_page_share: 0.1,
-    acceptance_page_seconds: 2 * config.long_window_seconds,
-
-    // Against the service's own baseline. Both limits must be crossed. The second alone is enough where the target is quantised
-    // and the baseline file was recorded with one that is not, by the names of the models: vLLM's metrics do not tell it.
-    acceptance_drop_ratio: 0.85,
-    acceptance_drop_min: 0.05,
     quantised_models: '(?i).*(awq|gptq|gguf|bnb|fp8|nvfp4|mxfp4|int4|int8|w4a16|w8a8|w8a16).*',
-
-    // The mean is fine, and this share of the requests, or of short windows, is below break-even over so much time. A tenth would
-    // be too little: with drafts as alike as the policy's draft_correlation, a service with an acceptance of 0.72 always has
-    // a tenth of its requests below 0.5.
-    uneven_share: 0.2,
-    uneven_window_seconds: 3 * 3600,
-    // Windows count where there are so many of them, and where chance would put less than a tenth of them below break-even: a
-    // tenth of a normal distribution is so many standard deviations below its mean.
-    uneven_windows_min: 100,
-    uneven_z_score: 1.28,
-
-    // An outlier is this far below the other replicas together, and farther than chance explains.
-    replica_acceptance_gap: 0.2,
-
-    // Above this acceptance, with at least this many positions, the text probably repeats itself.
-    suspicious_acceptance: config.policy.acceptance_ratio_suspicious,
-    suspicious_positions: config.policy.suspicious_positions,
 
     // A missing draft means something only at this many generated tokens per second.
     min_generation_tokens_per_second: 1,
@@ -180,28 +133,24 @@
     // By label `sli`. `family`: the exporter's histogram without prefix and unit. `vllm`: vLLM's histogram. Time per output
     // token is per request. The inter-token latency does not fit: it is per engine step (one sample for all tokens of a draft).
     // `cv`: coefficient of variation, for the sampling error of the mean. A histogram does not contain it.
-    // `quantiles`: recorded for people. At vLLM's buckets they are up to 70 % off, so no alert compares them.
     slis: {
       tpot: {
         title: 'time per output token',
         family: 'time_per_output_token',
         vllm: 'request_time_per_output_token',
         cv: config.policy.latency.time_per_output_token_cv,
-        quantiles: [0.5, 0.99],
       },
       ttft: {
         title: 'time to first token',
         family: 'time_to_first_token',
         vllm: 'time_to_first_token',
         cv: 1.5,
-        quantiles: [0.99],
       },
       e2e: {
         title: 'end-to-end latency',
         family: 'request_latency',
         vllm: 'e2e_request_latency',
         cv: 1.25,
-        quantiles: [0.99],
       },
     },
 
@@ -210,93 +159,8 @@
     // files cover all SLIs without this.
     history_tail_slis: ['tpot', 'e2e'],
 
-    // The baseline from history is a slow but usual hour: three of four hours were faster. An incident shorter than a quarter of
-    // the history does not become normal.
-    latency_history_quantile: 0.75,
-
-    // A daily peak is no regression: where this hour of the day is slower on the median day, it is the baseline. It is the
-    // slowest hour between these times before and after now. At the edges of a peak, the next record of an hour within it may
-    // be two hours away, it is looked up once an hour and kept for two, and peaks do not begin on the minute.
-    same_hour_before_seconds: 3600,
-    same_hour_after_seconds: 4 * 3600,
-
-    // The hour of the day is recorded where its mean latency, or its share of slow requests, is so many times that of most hours.
-    peak_mean_ratio: 1.02,
-    peak_slower_ratio: 1.1,
-
-    // Only once history reaches back this many days: the first days of a service may not be usual.
-    min_same_hour_days: 3,
-
-    // A service's hours differ by themselves: its wander. A slow hour outlasts the patience of an alert, so many looks are as
-    // good as one. This is the z-score of a single look.
-    wander_z_score: config.policy.latency.z_score,
-
-    // The standard deviation of the logarithm of a latency, to tell how far a wander of the mean moves the tail.
-    log_spread: 0.6,
-
-    // A baseline file counts until the service has more requests per second and more in flight than its recording, each by more
-    // than the policy's traffic_tolerance. A file in use stays in use for this much more.
-    like_load_slack: 0.1,
-
     // A file older than this is worth recording again: traffic, driver and neighbours change.
     baseline_days_max: 60,
-
-    // For acceptance, the baseline from history is the median hour.
-    acceptance_history_quantile: 0.5,
-
-    // Where the method is unknown, nobody knows its limit. A service whose best hours, one in ten, kept the general limit can be
-    // held to it.
-    acceptance_best_quantile: 0.9,
-
-    // The body: mean over baseline mean. Histograms hold the mean exactly.
-    latency_mean_ratio: config.policy.latency.slower_ratio,
-
-    // The tail: the share of requests above a limit that held at least this share of them at baseline, ...
-    tail_limit_share: config.policy.latency.tail_limit_share,
-
-    // ... minus this many times the share above it at baseline, so that harmless drift does not count. ...
-    tail_growth: config.policy.latency.tail_growth,
-
-    // ... The difference is a share of all requests, and these are its limits.
-    tail_shift_warning: config.policy.latency.tail_shift_min,
-    tail_shift_critical: config.policy.latency.tail_shift_critical,
-
-    // SLIs whose tail pages. Prefill makes the first token, and speculation does not touch it: its tail is a ticket only.
-    tail_page_slis: ['e2e', 'tpot'],
-
-    // Against a baseline file, or history: speculation does harm when tokens are slower by this ratio and acceptance is too low.
-    harmful_ratio: config.policy.latency.harmful_ratio,
-
-    // A measured speed-up below this is not worth its memory and risk. At or above it, low acceptance pages nobody.
-    speedup_min: config.policy.latency.speedup_min,
-
-    // A speed-up below this at like load pages, whatever is accepted.
-    speedup_harmful: config.policy.latency.speedup_harmful,
-
-    // Prompts so many times as long as those of the baseline file are other work, and its speed-up need not hold for them.
-    prompt_length_ratio: config.policy.latency.prompt_length_ratio,
-
-    // --- Load --------------------------------------------------------------------------------------------------------
-
-    // Verifying drafts is free only while the accelerator waits for memory. In big batches it costs as much as it saves.
-    saturated_requests_running: 32,
-    saturated_requests_waiting: 1,
-    kv_cache_usage_max: 0.9,
-
-    // What grows, climbs or falls is compared with what it was so long before: longer than a peak of minutes, shorter than a day.
-    change_seconds: 2 * 3600,
-
-    // A queue that grows whatever is accepted: it does not empty, holds this share of the batch, and is so many times as long as
-    // before.
-    saturated_queue_share: 0.25,
-    saturated_growth_ratio: 1.5,
-
-    // Memory and drafts together. Where preemptions rise to so many times those before, or the KV cache climbs by so much to so
-    // much, while acceptance falls by so much.
-    preemptions_rise_ratio: 2,
-    kv_cache_climb_min: 0.2,
-    kv_cache_climbed_min: 0.8,
-    acceptance_fall_min: 0.1,
 
     // --- Error budget ------------------------------------------------------------------------------------------------
 
@@ -349,9 +213,6 @@
 
     // A rule group may take this share of its interval.
     rules_busy_max: 0.8,
-
-    // The dashboard shows the effect of k up to this number.
-    considered_positions: 8,
 
     // --- PrometheusRule ----------------------------------------------------------------------------------------------
 

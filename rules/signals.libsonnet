@@ -14,7 +14,6 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     (import 'signals/counts.libsonnet')(config, source, signals, name)
     + (import 'signals/presence.libsonnet')(config, source, signals, name)
     + (import 'signals/acceptance.libsonnet')(config, source, signals, name)
-    + (import 'signals/mixture.libsonnet')(config, source, signals, name)
     + (import 'signals/replicas.libsonnet')(config, source, signals, name)
     + (import 'signals/latency.libsonnet')(config, source, signals, name)
     + (import 'signals/load.libsonnet')(config, source, signals, name)

@@ -303,7 +303,7 @@ function(config)
         k: if exporter then 'k' else 'epoch',
         facts: promql.list(config.epoch_facts),
         by_facts: promql.by('sum', level + config.epoch_facts, info),
-        share: promql.number(config.epoch_share),
+        share: promql.number((1 - config.policy.latency.tail_shift_critical)),
         quoted: promql.list(['"%s"' % fact for fact in config.epoch_facts]),
         by_k: promql.indent(|||
           count_values by (%(labels)s) (

@@ -23,15 +23,6 @@ function(config, source, signals, narrow)
   };
 
   local recorded(signal, sli) = '%(record)s{sli="%(sli)s"}' % { record: signal.record, sli: sli };
-  local percentile(sli, quantile) =
-    if std.member(config.slis[sli].quantiles, quantile)
-    then '%(record)s{sli="%(sli)s", quantile="%(quantile)s"}' % {
-      record: signals.latency_quantile.record,
-      sli: sli,
-      quantile: number(quantile),
-    }
-    else promql.quantile(quantile, source.histogram('rate', sli, 'bucket', long, ['le']));
-
   local acceptanceQuantile(quantile, family) =
     promql.quantile(quantile, aggregate('sum', promql.range('rate', source.family(family + '_bucket'), long), level + ['le']));
 
@@ -91,7 +82,7 @@ function(config, source, signals, narrow)
   // A vector by k, from an expression for each k.
   local byK(of) = std.join('\nor\n', [
     promql.withLabel(of(k), 'k', std.toString(k))
-    for k in std.range(1, config.considered_positions)
+    for k in std.range(1, 8)
   ]);
   // The drafts of a request's first decoding step have no sample.
   local drafts_per_step = 'clamp_max(%s, 1)' % ratio(signals.drafts.record, source.steps('increase', long));
@@ -201,7 +192,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: signals.acceptance_length_min.help,
       label: 'basis',
-      by: byBasis(signals.acceptance_length_min.record, source.measured('min', 'break_even_acceptance_length')),
+      by: byBasis(signals.acceptance_length_min.expr, source.measured('min', 'break_even_acceptance_length')),
     },
     break_even_measured: {
       unit: 'short',
@@ -331,14 +322,6 @@ function(config, source, signals, narrow)
     },
 
     // --- Latency -----------------------------------------------------------------------------------------------------
-    latency_percentile: {
-      unit: 's',
-      help: signals.latency_quantile.help,
-      by_sli: {
-        [sli]: { [number(quantile)]: percentile(sli, quantile) for quantile in [0.5, 0.95, 0.99] }
-        for sli in std.objectFields(config.slis)
-      },
-    },
     mean_error: {
       help: 'Relative sampling error of a mean: cv / sqrt(requests).',
       by_sli: {
@@ -380,7 +363,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'Spread: P99 / P50. It grows when a few requests become slow and the typical request does not.',
       by_sli: {
-        [sli]: ratio('max without (quantile) (%s)' % percentile(sli, 0.99), 'max without (quantile) (%s)' % percentile(sli, 0.5))
+        [sli]: ratio('max without (quantile) (%s)' % signals.latency_quantile.by_sli[sli][number(0.99)], 'max without (quantile) (%s)' % signals.latency_quantile.by_sli[sli][number(0.5)])
         for sli in std.objectFields(config.slis)
       },
     },

@@ -94,10 +94,10 @@ def methods(policy: Mapping[str, Any]) -> str:
 
     def row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:
         limits = [f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch")]
-        return name, *limits, "the block's size" if own.get("fixed_k") else "free"
+        return name, *limits
 
     rows = [row("any other, or not known", {}), *(row(f"`{name}`", own) for name, own in policy["methods"].items())]
-    return table(("Method", "Minimum", "Watch level", "k"), rows)
+    return table(("Method", "Minimum", "Watch level"), rows)
 
 
 def with_numbers(text: str, config: Mapping[str, Any]) -> str:

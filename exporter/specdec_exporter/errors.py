@@ -6,6 +6,7 @@ from typing import Literal
 
 FetchReason = Literal[
     "connect",
+    "tls",
     "timeout",
     "http_status",
     "redirect",

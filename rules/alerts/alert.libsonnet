@@ -33,12 +33,11 @@ function(config, signals)
     {
       service: matchers('service'),
       sli: matchers('sli', ', sli=%q', ' $labels.sli'),
-      p99: matchers('p99', ', sli=%q, quantile=%q', ' $labels.sli "0.99"'),
       measured: matchers('measured', ', basis=%q', ' "measured"'),
       known: matchers('known', ', method!=%q', ' ""'),
       low: matchers('low', ', bound=%q', ' "low"'),
       high: matchers('high', ', bound=%q', ' "high"'),
-    };
+    } + { [sli]: matchers(sli, ', sli=%q', ' "' + sli + '"') for sli in std.objectFields(config.slis) };
 
   {
     local alert = self,
@@ -49,7 +48,7 @@ function(config, signals)
     two:: 'printf "%.2f"',
     whole:: 'printf "%.0f"',
 
-    // The value of a record as text: of the service, of its `sli`, of that SLI's `p99`, or of a bound (`low`, `high`).
+    // The value of a record as text: of the service, of the alert's `sli`, of an SLI by its name, or of a bound (`low`, `high`).
     number(record, format, of='service')::
       '{{ with printf "%(record)s%%s" $%(of)s | query }}{{ . | first | value | %(format)s }}{{ else }}unknown{{ end }}' % {
         record: record,
@@ -66,10 +65,11 @@ function(config, signals)
         format: format,
       },
     // One text if the service has the series, another if it does not. `of`: as above, `measured`, or
-    // `known` (with a method).
-    ifThereIs(record, text, otherwise, of='service')::
-      '{{ if printf "%(record)s%%s" $%(of)s | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
+    // `known` (with a method). `beyond`: only if its value is so, for example ' > 1.1'.
+    ifThereIs(record, text, otherwise, of='service', beyond='')::
+      '{{ if printf "%(record)s%%s%(beyond)s" $%(of)s | query }}%(text)s{{ else }}%(otherwise)s{{ end }}' % {
         record: record,
+        beyond: beyond,
         of: of,
         text: text,
         otherwise: otherwise,
@@ -95,10 +95,10 @@ function(config, signals)
     facts:: {
       where: where(level),
       long: promql.duration(config.long_window_seconds),
+      short: promql.duration(config.short_window_seconds),
       acceptance: alert.number(signals.acceptance.record, alert.percent),
       acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
       acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
-      acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
       // Break-even that is not measured is the policy's guess, and is called so.
       basis:
         if config.source == 'exporter'
@@ -140,8 +140,6 @@ function(config, signals)
       mean: alert.number(signals.latency_mean.record, alert.seconds, 'sli'),
       mean_baseline: alert.number(signals.latency_baseline.record, alert.seconds, 'sli'),
       baseline_source: alert.label(signals.latency_baseline.record, 'baseline_source', 'sli'),
-      p99: alert.number(signals.latency_quantile.record, alert.seconds, 'p99'),
-      p99_baseline: alert.number(signals.p99_baseline.record, alert.seconds, 'sli'),
       requests: alert.number(signals.requests.record, alert.whole, 'sli'),
     },
 
@@ -161,7 +159,7 @@ function(config, signals)
         annotations: {
           summary: own.summary,
           description:
-            std.join('', [variables(links)[v] for v in ['service', 'sli', 'p99', 'measured', 'known', 'low', 'high'] if uses(v)]) + description,
+            std.join('', [variables(links)[v] for v in std.objectFields(variables(links)) if uses(v)]) + description,
           impact: own.impact,
           action: own.action,
           runbook_url: config.runbook_url_prefix + own.alert + '.md',

@@ -15,7 +15,7 @@ function(config, signals)
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
-    group('alerts-latency', slow, (import 'latency.libsonnet')(config, signals, alert)),
+    group('alerts-latency', 2 * now, (import 'latency.libsonnet')(config, signals, alert)),
     group(
       'alerts-benefit',
       slow,

@@ -1,98 +1,142 @@
-// Slower than the baseline. The mean shows the typical request. The share of requests beyond limits that the baseline kept
-// shows the tail. Both are exact. P99 is interpolated: with vLLM's buckets, 1.3 times slower reads as anything from 1.0 to 1.9.
+// Slower than the baseline: one alert for a service, whichever latencies it has. The mean tells that requests take longer on
+// the whole. The share of requests beyond limits that the baseline kept tells that some do. Both are exact. P99 is
+// interpolated: with vLLM's buckets, 1.3 times slower reads as anything from 1.0 to 1.9.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
-  local slis = std.objectFields(config.slis);
-  local keep_seconds = config.long_window_seconds;  // latency that goes up and down is one alert
-  local level = config.level_labels + ['sli'];
+  local on_sli = 'on (%s, sli)' % promql.list(config.level_labels);
+  local ratio = signals.latency_ratio.record;
+  local shift = signals.tail_shift.record;
+  local requests = signals.requests.record;
 
-  local ofSli(record, sli) = '%(record)s{sli="%(sli)s"}' % { record: record, sli: sli };
-  local guards(sli) = |||
-    %(requests)s >= %(min_requests)d
+  // One series per service. Where everybody is slower, the tail is longer, too. What fires goes on as it is: one slowdown is
+  // one alert.
+  local one(severity, mean, tail) =
+    local branch(what, expr, other) = |||
+      %(labelled)s
+      unless %(on)s
+      ALERTS{alertname="SpecDecodeP99Regression", alertstate="firing", severity="%(severity)s", what="%(other)s"}
+    ||| % {
+      labelled: promql.withLabel('max without (sli) (\n  %s\n)' % promql.indent(expr), 'what', what),
+      on: on,
+      severity: severity,
+      other: other,
+    };
+    branch('mean', mean, 'tail') + 'or ' + on + '\n' + branch('tail', tail, 'mean');
+  // Prefill makes the first token, and speculation does not touch it: it is a ticket only. So is a whole request that takes
+  // longer where each of its tokens does not: answers may be longer.
+  local paged = '{sli=~"e2e|tpot"}';
+  // Nearly all of the last quarter of an hour. A new pod is slow for less than that, and meanwhile the alert waits. Of a new
+  // service, nobody knows the load yet.
+  local much_slower = |||
+    (
+      %(now)s > %(limit)s
+      unless %(on)s
+      %(ratio)s{sli="tpot"} < %(limit)s
+    )
+    and %(on_sli)s
+    (
+      %(slower)s
+    )
+    and %(on_sli)s
+    %(requests)s%(ago)s >= %(min_requests)d
     unless %(on)s
-    (%(unsettled)s)
+    (%(warming)s >= 0.5)
   ||| % {
-    requests: ofSli(signals.requests.record, sli),
-    min_requests: config.min_requests,
+    now: promql.range('quantile_over_time', '0.1, ' + signals.latency_ratio_now.record + paged, minutes(15)),
+    limit: number(config.policy.latency.harmful_ratio),
+    ratio: signals.latency_ratio_now.record,
     on: on,
-    unsettled: signals.unsettled.expr,
+    on_sli: on_sli,
+    slower: promql.indent(signals.slower.expr, 6),
+    requests: requests,
+    ago: promql.offset(minutes(25)),
+    min_requests: config.min_requests,
+    warming: signals.warming.record,
   };
 
-  local facts(sli, value) = alert.facts { title: config.slis[sli].title, value: value };
-  local p99 = 'P99 is %(p99)s, and %(p99_baseline)s at baseline.' % alert.facts;
-  local mean = 'The mean is %(mean)s, and %(mean_baseline)s at baseline.' % alert.facts;
-  local sample = 'The sample is %(requests)s requests over %(long)s.' % alert.facts;
-  local exact = 'P99 is interpolated, the share of requests is not.';
-  local why = alert.ifAccepted('Acceptance is %(acceptance)s (minimum %(acceptance_min)s).' % alert.facts)
-              + ' Mean acceptance length is %(acceptance_length)s.' % alert.facts;
-  local beyond = '%(where)s: %(value)s of its requests exceed a limit of %(title)s that the baseline (%(baseline_source)s) kept';
-  local told(sentences) = std.join(' ', sentences);
+  // For people: it is interpolated. The alert goes by the share.
+  local p99(sli) = ('P99 is {{ with printf "histogram_quantile(0.99, sum by (le) (rate(specdec_%(family)s_seconds_bucket%%s[%(long)s])))" '
+                    + '$service | query }}{{ . | first | value | %(seconds)s }}{{ else }}unknown{{ end }}. ') % {
+    family: config.slis[sli].family,
+    long: alert.facts.long,
+    seconds: alert.seconds,
+  };
+  local about(sli) =
+    local of(record, format, over='') = alert.number(record, format, sli);
+    local said = {
+      title: config.slis[sli].title,
+      mean: of(signals.latency_mean.record, alert.seconds),
+      ratio: of(ratio, alert.two),
+      baseline: of(signals.latency_baseline.record, alert.seconds),
+      now: of(signals.latency_ratio_now.record, alert.two),
+      short: alert.facts.short,
+      share: of(shift, alert.percent),
+      p99: if config.source == 'vllm' then '' else p99(sli),
+    };
+    alert.ifThereIs(
+      ratio,
+      'The mean %(title)s is %(mean)s, %(ratio)s times that of its baseline (%(baseline)s), and %(now)s times over the last %(short)s. '
+      % said,
+      '',
+      sli,
+      ' > 1.1'
+    )
+    + alert.ifThereIs(
+      shift,
+      '%(share)s more of the requests than usual exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
+      '',
+      sli,
+      ' > 0.005'
+    );
+  local facts = alert.facts;
+  local description =
+    ('{{ if eq $labels.what "mean" }}On average, requests{{ else }}Some requests{{ end }} to %(where)s take '
+     + '{{ if eq $labels.what "tail" }}much {{ end }}longer than at baseline. ') % facts
+    + std.join('', [about(sli) for sli in std.objectFields(config.slis)])
+    + 'The baseline is %s. ' % alert.label(signals.latency_baseline.record, 'baseline_source', 'service')
+    + 'Over %(long)s there were %(most)s requests. ' % facts { most: alert.aggregated('max', requests, alert.whole) }
+    + alert.ifAccepted('Acceptance is %(acceptance)s (minimum %(acceptance_min)s).' % facts)
+    + ' Mean acceptance length is %(acceptance_length)s.' % facts;
 
-  local tail(sli, severity, shift) = {
+  local regression(severity, for_seconds, expr) = {
     alert: 'SpecDecodeP99Regression',
     severity: severity,
-    level: level,
-    labels: { sli: sli },
-    for_seconds: minutes(15),
-    keep_seconds: keep_seconds,
-    expr: |||
-      %(shift)s
-      > clamp_min(
-        %(margin)s,
-        %(limit)s
-      )
-      and
-      %(guards)s
-    ||| % {
-      shift: ofSli(signals.tail_shift.record, sli),
-      margin: promql.indent(signals.tail_margin.by_sli[sli]),
-      limit: number(shift),
-      guards: guards(sli),
-    },
-    summary: 'The slowest requests became slower than at baseline.',
-    description: told([beyond % facts(sli, alert.value(alert.percent)) + '.', p99, mean, sample, exact, why]),
-    impact: 'Some users wait noticeably longer than before. The typical request may be as fast as ever.',
-    action: 'If acceptance fell too, treat that first. If not, look at waiting requests, KV cache and prompt lengths: load '
-            + 'or traffic changed, not speculation. If the mean hardly moved, one kind of request suffers: split the traffic. If it '
-            + 'began with a deployment, roll back.',
+    level: config.level_labels + ['what'],
+    for_seconds: for_seconds,
+    keep_seconds: config.long_window_seconds,  // latency that goes up and down is one alert
+    expr: expr,
+    summary: 'Requests became slower than at baseline.',
+    description: description,
+    impact: 'Users wait longer than before: on the whole, or some of them noticeably. The description says which.',
+    action: 'If it began with a deployment, roll back. If acceptance fell too, treat that first. If not, look at waiting '
+            + 'requests, KV cache and prompt lengths: load or traffic changed, not speculation. If the mean hardly moved, one '
+            + 'kind of request suffers: split the traffic.',
   };
 
-  [tail(sli, 'critical', config.tail_shift_critical) for sli in config.tail_page_slis]
-  + [tail(sli, 'warning', config.tail_shift_warning) for sli in slis]
-  + [
-    {
-      alert: 'SpecDecodeLatencyMeanRegression',
-      severity: 'warning',
-      level: level,
-      labels: { sli: sli },
-      for_seconds: minutes(15),
-      keep_seconds: keep_seconds,
-      expr: |||
-        %(ratio)s
-        > %(limit)s
-        and
-        %(guards)s
-      ||| % {
-        ratio: signals.latency_ratio.by_sli[sli],
-        limit: signals.mean_limit.by_sli[sli],
-        guards: guards(sli),
-      },
-      summary: 'The typical request became slower than at baseline.',
-      description: told([
-        'The mean %(title)s of %(where)s is %(value)s times its baseline (%(baseline_source)s).'
-        % facts(sli, alert.value(alert.two)),
-        mean,
-        p99,
-        sample,
-        why,
-      ]),
-      impact: 'Every user waits longer than before.',
-      action: 'For time per output token, look at acceptance and batch size. For time to first token, look at waiting '
-              + 'requests and prompt lengths: speculation does not affect it. If it began with a deployment, roll back.',
-    }
-    for sli in slis
+  local unless_unsettled = '\nunless ' + on + '\n' + signals.unsettled.record;
+  local grown = promql.strip(signals.tail_grown.expr);
+  local longest_tail = '%(least)s > %(limit)s\nand %(on_sli)s\n%(enough)s >= %(min_requests)d' % {
+    on_sli: on_sli,
+    enough: requests,
+    min_requests: config.min_requests,
+    least: promql.range('min_over_time', shift + paged, minutes(10)),
+    limit: 'clamp_min(%(margin)s, %(critical)s)' % {
+      margin: signals.tail_margin.expr,
+      critical: number(config.policy.latency.tail_shift_critical),
+    },
+  };
+  local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(grown)s\n)' % {
+    slower: promql.indent(signals.slower.expr),
+    lately: promql.indent(signals.slower_lately.expr),
+    on_sli: on_sli,
+    grown: promql.indent(promql.group(grown)),
+  };
+
+  [
+    regression('critical', minutes(5), one('critical', much_slower, longest_tail + unless_unsettled)),
+    regression('warning', minutes(15), one('warning', slower + unless_unsettled, grown + unless_unsettled)),
   ]

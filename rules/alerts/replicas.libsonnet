@@ -39,7 +39,7 @@ function(config, signals, alert)
         acceptance: signals.replica_acceptance.record,
         others: promql.indent(signals.others_acceptance.expr),
         margin: promql.indent(signals.others_margin.expr),
-        gap: number(config.replica_acceptance_gap),
+        gap: number(0.2),
         effective: signals.replica_effective_drafts.expr,
         min_effective: number(config.policy.min_effective_drafts),
         generating: signals.replica_generation_tokens.expr,

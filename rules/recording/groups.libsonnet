@@ -10,18 +10,14 @@ function(config, signals)
   ];
   local bySlo(signal) =
     [{ record: signal.record, labels: { slo: slo }, expr: signal.by_slo[slo] } for slo in std.objectFields(signal.by_slo)];
-  local byQuantile(signal) = [
-    { record: signal.record, labels: { sli: sli, quantile: quantile }, expr: signal.by_sli[sli][quantile] }
-    for sli in std.objectFields(signal.by_sli)
-    for quantile in std.objectFields(signal.by_sli[sli])
-  ];
-
   local group(name, interval_seconds, rules) = {
     name: 'specdec-' + name,
     interval_seconds:: interval_seconds,
     rules: rules,
   };
   local now = config.evaluation_interval_seconds;
+  // For latencies: a bad rollout is told within 25 minutes.
+  local middle = 2 * now;
   // For records that people read, or that are read over many samples. Shorter than the look-back, so alerts evaluated every
   // minute find them. When an evaluation is lost, these alerts wait for the next one and begin their `for` again.
   local slow = config.slow_interval_seconds;
@@ -43,15 +39,14 @@ function(config, signals)
         'tokens_per_step',
         'acceptance_lifetime',
         'acceptance_min',
-        'acceptance_length_min',
         'warming',
         'replica_up',
       ]
     ]),
-    group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'conditional_acceptance']]),
+    group('curve', slow, [rule(signals.position_acceptance)]),
     group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
-    group('latency', now, bySli(signals.requests) + bySli(signals.latency_mean)),
-    group('quantiles', slow, byQuantile(signals.latency_quantile)),
+    group('latency', middle, bySli(signals.requests) + bySli(signals.latency_mean)),
+    group('epoch', slow, [rule(signals.epoch), rule(signals.lasting)]),
     group(
       'history',
       config.history_interval_seconds,
@@ -59,17 +54,41 @@ function(config, signals)
       + bySli(signals.latency_mean_hour)
       + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)
-      + [rule(signals.mean_peak)]
-      + bySli(signals.cdf_peak)
+      + [rule(signals.mean_usual)]
+      + bySli(signals.cdf_usual)
     ),
-    group('mixture', config.history_interval_seconds, [rule(signals.acceptance_uneven)]),
     group(
       'baselines',
       slow,
-      [rule(signals[s]) for s in ['latency_baseline', 'requests_baseline', 'acceptance_baseline', 'acceptance_fell_from']]
-      + bySli(signals.p99_baseline)
+      bySli(signals.pinned_mean) + [
+        rule(signals[s])
+        for s in [
+          'baseline_load',
+          'latency_baseline',
+          'requests_baseline',
+          'acceptance_baseline',
+          'acceptance_fallen',
+          'acceptance_fell_from',
+        ]
+      ]
     ),
+    group(
+      'regression',
+      middle,
+      [rule(signals.latency_ratio)]
+      + bySli(signals.latency_ratio_now)
+      + [rule(signals.sampling), rule(signals.wandering)]
+      + bySli(signals.mean_margin)
+      + [rule(signals.unsettled)]
+    ),
+    group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
     group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
-    group('verdict', slow, [rule(signals.speedup)] + byBound(signals.speedup_bound) + [rule(signals.verdict)]),
+    group(
+      'verdict',
+      slow,
+      [rule(signals.speedup)]
+      + byBound(signals.speedup_bound)
+      + [rule(signals[s]) for s in ['speedup_pays', 'speedup_pays_not', 'speedup_harms', 'verdict']]
+    ),
   ]

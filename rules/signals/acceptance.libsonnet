@@ -77,22 +77,51 @@ function(config, source, signals, name)
     // Not recorded.
     acceptance_lately: {
       unit: 'percentunit',
-      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
-            % { share: 100 * config.acceptance_low_share, window: promql.duration(long) },
-      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
-        share: number(config.acceptance_low_share),
-        now: signals.acceptance_now.record,
-        window: promql.duration(long),
-      },
+      help: 'For half of the last %s, the acceptance rate of the last minutes was at most this: an incident of minutes that '
+            % promql.duration(long) + 'moves the mean is none.',
+      expr: promql.range('quantile_over_time', '0.5, ' + signals.acceptance_now.record, long),
     },
-    acceptance_at_worst: {
+    // A share below its limit by more than chance explains: below Wilson's interval around the limit, as for the verdict. The
+    // sample is effective drafts. The tokens of one draft are accepted or rejected together, and the drafts of one request are
+    // alike.
+    surelyBelow(share, limit):: '%(share)s < %(limit)s - %(z)s * sqrt(%(limit)s * (1 - %(limit)s) / %(drafts)s)' % {
+      share: share,
+      limit: limit,
+      z: number(config.alert_z_score),
+      drafts: signals.effective_drafts.record,
+    },
+    // Absent nearly always, so it costs no series.
+    acceptance_fallen: {
+      record: name('acceptance', 'below_baseline', long),
       unit: 'percentunit',
-      help: 'For %(share)g %% of the last %(window)s, the acceptance rate of the last minutes was at most this.'
-            % { share: 100 * config.acceptance_page_share, window: promql.duration(config.acceptance_page_seconds) },
-      expr: 'quantile_over_time(%(share)s, %(now)s[%(window)s])' % {
-        share: number(config.acceptance_page_share),
-        now: signals.acceptance_now.record,
-        window: promql.duration(config.acceptance_page_seconds),
+      help: 'Acceptance rate, where it is surely below the baseline of the service.',
+      local baseline = 'min without (baseline_source, epoch) (%s)' % signals.acceptance_baseline.record,
+      local far = '0.85 * ' + baseline,
+      local near = '(%s - 0.05)' % baseline,
+      // Where the target is quantised and the baseline's was not, the smaller limit alone is enough.
+      expr: |||
+        (
+          %(below_far)s
+          and
+          %(acceptance)s < %(near)s
+          or
+          %(below_near)s
+          and %(on)s
+          (
+            %(quantised)s
+          )
+        )
+        and
+        %(drafts)s >= %(min_drafts)d
+      ||| % {
+        below_far: signals.surelyBelow(signals.acceptance.record, far),
+        acceptance: signals.acceptance.record,
+        near: near,
+        below_near: signals.surelyBelow(signals.acceptance.record, near),
+        on: on,
+        quantised: promql.indent(signals.newly_quantised.expr, 4),
+        drafts: signals.sample.record,
+        min_drafts: config.alert_min_drafts,
       },
     },
     acceptance_length: {
@@ -191,8 +220,8 @@ function(config, source, signals, name)
       help: 'k: positions of the curve.',
       expr: promql.by('count', level, signals.position_acceptance.record),
     },
+    // Not recorded: panels ask for one service.
     conditional_acceptance: {
-      record: name('position_conditional_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
       help: 'Conditional rate: accepted at the position / accepted at the position before. Exact only without short drafts.',
       // Each position but the first is divided by its predecessor. PromQL cannot compute with labels. So a histogram gets one
@@ -255,11 +284,11 @@ function(config, source, signals, name)
         + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
       ),
     },
+    // Not recorded: panels ask for one service.
     acceptance_length_min: {
-      record: name('acceptance_length_min', 'threshold'),
       unit: 'short',
       help: 'Mean acceptance length that breaks even: measured, or 1 + mean draft length * minimum of the acceptance rate.',
-      expr: promql.firstOf(
+      expr: promql.group(promql.firstOf(
         (if config.source == 'exporter' then [source.measured('min', 'break_even_acceptance_length')] else [])
         + [
           '1 + %(minimum)s * (%(length)s)' % {
@@ -271,7 +300,7 @@ function(config, source, signals, name)
           then [signals.whollyVerified(promql.by('min', level, source.family('policy_mean_acceptance_length_min')))]
           else []
         ), level
-      ),
+      )),
     },
     // Not recorded. Null where no service can have a method: without the sidecar, and without selectors by method.
     method_known: {

@@ -30,63 +30,53 @@ function(config, source, signals, name)
     '%(figure)s\nand\n%(enough)s' % { figure: quantileOf(quantile, record), enough: enough_history(record) };
 
   // What was, of the epoch that is. Hours without an epoch are of an older pack, or backfilled: they count until they expire.
-  local ofEpoch(figure, services) = '%(figure)s\nand on (%(labels)s, epoch)\n%(epochs)s' % {
+  local ofEpoch(figure, services) = '%(figure)s\nand on (%(labels)s, epoch)\n(%(epoch)s or %(services)s)' % {
     figure: promql.strip(figure),
     labels: promql.list(level),
-    epochs: promql.group(source.epoch(long) + '\nor\n' + promql.by('group', level, services)),
+    epoch: signals.epoch.record,
+    services: promql.by('group', level, services),
   };
 
-  // The slow but usual hour: the slower of two figures. One is a quantile of all hours. The other is of this hour of the day, the
-  // peak: the worst hour around it, on the median day. So a daily peak is usual, and an incident on one day is not. `worst` (max
-  // or min) tells which figure is slower.
-  local slowButUsual(worst, quantile, record, peak, labels) = |||
-    %(worst)s by (%(labels)s) (
-      label_replace(
-        last_over_time(%(peak)s[%(reach)s]),
-        "hours", "peak", "", ""
-      )
-      or
-      %(all)s
-    )
-  ||| % {
-    worst: worst,
-    labels: promql.list(labels),
-    peak: peak,
-    reach: promql.duration(2 * config.history_interval_seconds),  // an evaluation may be lost
-    all: promql.indent(quantileOf(quantile, record), 2),
-  };
-
-  // This hour of the day, where it is `beyond` the quantile of all hours. While a regression lasts, the median of two days may
-  // be a day of it: then there is no peak.
-  local peakOf(worst, quantile, record, labels, beyond, lasting) =
-    local before = config.same_hour_before_seconds;
-    local after = config.same_hour_after_seconds;
-    local day(n) = promql.withLabel(
-      '%(worst)s_over_time(%(record)s[%(window)s] offset %(offset)s)' % {
-        worst: worst,
-        record: record,
-        window: promql.duration(before + after),
-        offset: promql.duration(n * 86400 - after),
-      }, 'day', '%d' % n
-    );
+  // The slow but usual hour, the slowest of three: three of four hours were faster; this hour of the day, with those around it,
+  // on the median day; this hour of the weekday, in the better of the last two weeks. So a daily peak is usual after some days
+  // and a weekly one once it was seen twice, and an incident is not. While a regression lasts, it would be most of the days.
+  // `slower`: max, and for a share within a boundary min.
+  local usual(slower, quantile, record, labels, lasting) =
+    // An hour is looked up once an hour and kept for two, and peaks do not begin on the minute.
+    local around(days) = promql.range(slower + '_over_time', record, 5 * 3600, days * 86400 - 4 * 3600);
     |||
-      quantile by (%(labels)s) (
-        0.5,
-        %(days)s
+      %(slower)s by (%(labels)s) (
+        %(all)s
+        or
+        (
+          label_replace(
+            quantile by (%(labels)s) (
+              0.5,
+              %(days)s
+            )
+            and on (%(labels)s)
+            %(aged)s,
+            "hours", "day", "", ""
+          )
+          or
+          label_replace(
+            %(week)s %(better)s= %(two_weeks)s or %(two_weeks)s %(better)s %(week)s,
+            "hours", "week", "", ""
+          )
+        )
+        unless %(lasting)s
       )
-      %(beyond)s
-      and on (%(labels)s)
-      %(aged)s
-      unless %(lasting)s
     ||| % {
+      slower: slower,
       labels: promql.list(labels),
-      days: promql.indent(std.join('\nor\n', [day(n) for n in std.range(1, config.history_days)])),
-      beyond: beyond(quantileOf(quantile, record)),
-      aged: 'count_over_time(%(record)s[%(window)s] offset %(days)s)' % {
-        record: record,
-        window: promql.duration((config.history_days - config.min_same_hour_days) * 86400),
-        days: promql.duration(config.min_same_hour_days * 86400),
-      },
+      all: quantileOf(quantile, record),
+      days: promql.indent(
+        std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, config.history_days)]), 8
+      ),
+      aged: 'count_over_time(%s[4d] offset 3d)' % record,  // the first days of a service may not be usual
+      week: around(7),
+      two_weeks: around(14),
+      better: if slower == 'max' then '<' else '>',
       lasting: lasting,
     };
 
@@ -131,46 +121,25 @@ function(config, source, signals, name)
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
 
-  // More requests per second than in the recordings of the replicas, and more in flight, each by more than the tolerance.
-  // Requests in flight are the seconds of all requests per second (Little's law). More of them alone: the service is slower.
-  local busier(tolerance) = |||
-    %(requests)s
-    > %(on)s
-    %(factor)s * %(recorded_rate)s
-    and %(on)s
-    %(requests)s * %(mean)s
-    > %(on)s
-    %(factor)s * %(recorded_in_flight)s
-  ||| % {
-    requests: signals.requests.record + '{sli="e2e"}',
-    mean: signals.latency_mean.record + '{sli="e2e"}',
-    on: on,
-    factor: number(long * (1 + tolerance)),
-    recorded_rate: promql.by('sum', level, source.family('baseline_requests_per_second')),
-    recorded_in_flight: promql.by('sum', level, source.family('baseline_requests_in_flight')),
-  };
   // Where a baseline file is the baseline now, for the given SLI or for any.
   local file_counts(sli='') = name('latency_seconds', 'mean_baseline')
                               + promql.braces(['baseline_source="pinned"', if sli == '' then '' else 'sli="%s"' % sli]);
   // A file that is in use stays in use somewhat longer, or an alert would come and go with a load near the limit.
   local at_like_load(files) = |||
-    (
-      %(files)s
-    )
+    %(files)s
     unless %(on)s
     (
-      %(busier)s
-      unless %(on)s
-      %(in_use)s
+      %(load)s > %(limit)s unless %(on)s %(in_use)s
       or
-      %(much_busier)s
+      %(load)s > %(limit_in_use)s
     )
   ||| % {
-    files: promql.indent(files),
+    files: files,
     on: on,
-    busier: promql.indent(busier(config.policy.latency.traffic_tolerance)),
+    load: signals.baseline_load.record,
+    limit: number(1 + config.policy.latency.traffic_tolerance),
+    limit_in_use: number(1.1 + config.policy.latency.traffic_tolerance),
     in_use: file_counts(),
-    much_busier: promql.indent(busier(config.policy.latency.traffic_tolerance + config.like_load_slack)),
   };
 
   local fromSource(origin, expression) =
@@ -179,13 +148,8 @@ function(config, source, signals, name)
       origin: origin,
     };
 
-  // The share of requests within each boundary in the slow hours of history. Its low values are the slow hours.
-  local within_in_history(sli) = signals.latency_cdf_hour.record + '{sli="%s"}' % sli;
-  local slow_quantile = 1 - config.latency_history_quantile;
-
-  // The share of requests slower than each boundary at baseline, from the best source that the SLI has. `within`: the share
-  // within it that history gives.
-  local slower_at_baseline(sli, within) =
+  // The share of requests slower than each boundary at baseline, from the best source that the SLI has.
+  local slower_at_baseline(sli) =
     local control = '1 - ' + asControlled(
       |||
         %(within)s
@@ -207,12 +171,13 @@ function(config, source, signals, name)
     // min: hours without an epoch are a baseline beside those with one.
     local own = promql.strip(|||
       1 - min without (epoch) (
-        %(within)s
+        last_over_time(%(within)s{sli="%(sli)s"}[2h])
         and on (%(labels)s, epoch)
         %(history_counts)s
       )
     ||| % {
-      within: promql.indent(within),
+      within: signals.cdf_usual.record,
+      sli: sli,
       labels: promql.list(level),
       history_counts: name('latency_seconds', 'mean_baseline') + '{baseline_source="history", sli="%s"}' % sli,
     });
@@ -229,60 +194,50 @@ function(config, source, signals, name)
           control: is_control,
           enough: enough_requests,
         })),
-        fromSource('pinned', at_like_load(anySli(signals.pinned_mean.by_sli))),
-        fromSource('history', ofEpoch('%(figure)sand\n%(enough)s' % {
-          figure: slowButUsual(
-            'max',
-            config.latency_history_quantile,
-            signals.latency_mean_hour.record,
-            name('latency_seconds', 'mean_peak', config.history_interval_seconds),
-            level + ['sli', 'epoch']
-          ),
-          enough: enough_history(signals.latency_mean_hour.record),
-        }, signals.requests.record)),
+        fromSource('pinned', at_like_load(signals.pinned_mean.record)),
+        fromSource('history', ofEpoch('last_over_time(%s[2h])' % signals.mean_usual.record, signals.requests.record)),
       ], level + ['sli']),
     },
-
-    // Recorded by the hour, as history is. Where this hour of the day is as any, there is no such series.
-    mean_peak: {
-      record: name('latency_seconds', 'mean_peak', config.history_interval_seconds),
+    // Read once an hour: a week of hours is the dearest that there is.
+    mean_usual: {
+      record: name('latency_seconds', 'mean_usual', config.history_interval_seconds),
       unit: 's',
-      help: 'Mean latency at this hour of the day, by epoch, where it usually is more than that of most hours.',
-      expr: peakOf(
+      help: 'Mean latency of a slow but usual hour, by epoch.',
+      expr: usual(
         'max',
-        config.latency_history_quantile,
+        0.75,
         signals.latency_mean_hour.record,
         level + ['sli', 'epoch'],
-        function(most) '> on (%(labels)s) %(ratio)s * %(most)s' % {
-          labels: promql.list(level + ['sli', 'epoch']),
-          ratio: number(config.peak_mean_ratio),
-          most: most,
-        },
-        on_sli + ' ' + signals.lasting.expr
-      ),
+        on + ' ' + signals.lasting.record
+      ) + 'and\n' + enough_history(signals.latency_mean_hour.record),
     },
-    cdf_peak: {
-      record: name('latency', 'cdf_peak', config.history_interval_seconds),
+    cdf_usual: {
+      record: name('latency', 'cdf_usual', config.history_interval_seconds),
       unit: 'percentunit',
-      help: 'Share of the requests within each bucket boundary at this hour of the day, by epoch, where usually a tenth more '
-            + 'requests are slower than in most hours.',
+      help: 'Share of the requests of a slow but usual hour within each bucket boundary, by epoch. Only boundaries that hold '
+            + 'enough of them for a limit of the tail.',
       by_sli: {
-        [sli]: peakOf(
+        [sli]: usual(
           'min',
-          slow_quantile,
-          within_in_history(sli),
+          1 - 0.75,
+          signals.latency_cdf_hour.record + '{sli="%s"}' % sli,
           level + ['le', 'epoch'],
-          // 1 - x > ratio * (1 - most)
-          function(most) '< on (%(labels)s) (%(ratio)s * %(most)s - %(rest)s)' % {
-            labels: promql.list(level + ['le', 'epoch']),
-            ratio: number(config.peak_slower_ratio),
-            most: most,
-            rest: number(config.peak_slower_ratio - 1),
-          },
-          on + ' ' + signals.lasting.by_sli[sli]
-        )
+          on + ' ' + signals.lasting.record
+        ) + '>= ' + number(config.policy.latency.tail_limit_share)
         for sli in config.history_tail_slis
       },
+    },
+    // The smaller of two ratios: more requests in flight alone means that the service is slower. Requests in flight are the
+    // seconds of all requests per second (Little's law).
+    baseline_load: {
+      record: name('baseline_load', 'ratio'),
+      unit: 'percentunit',
+      help: 'How many times the load of its baseline file a service has: requests per second, or in flight if that is less.',
+      local requests = signals.requests.record + '{sli="e2e"} / %d' % long,
+      local over(now, recorded) = now + ' / ' + on + ' ' + promql.by('sum', level, source.family('baseline_requests_' + recorded)),
+      local rate = over(requests, 'per_second'),
+      local in_flight = over(requests + ' * ' + signals.latency_mean.record + '{sli="e2e"}', 'in_flight'),
+      expr: '%(rate)s <= %(in_flight)s\nor\n%(in_flight)s < %(rate)s' % { rate: rate, in_flight: in_flight },
     },
 
     // Absent for history: it has so many requests that their number does not matter.
@@ -355,13 +310,20 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
       expr: promql.firstOf([
-        fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s' % {
+        // Not of another method or k: the rate by draft token falls with k by itself. The k of the file is its draft length.
+        fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s\nunless %(on)s\n%(other_k)s' % {
           recorded: promql.by('avg', level, pinned_acceptance),
           on: on,
           other: promql.group(recorded_with_other('method')),
+          other_k: '(abs((%(length)s - 1) / %(rate)s - %(on)s (%(now)s)) > 0.5)' % {
+            length: promql.by('avg', level, source.family('baseline_mean_acceptance_length')),
+            rate: promql.by('avg', level, pinned_acceptance),
+            on: on,
+            now: signals.draft_length.expr,
+          },
         }),
         fromSource('history', ofEpoch(
-          ofHistory(config.acceptance_history_quantile, signals.acceptance_hour.record), signals.sample.record
+          ofHistory(0.5, signals.acceptance_hour.record), signals.sample.record
         )),
       ], level),
     },
@@ -378,21 +340,8 @@ function(config, source, signals, name)
       },
     },
 
-    // Not recorded: the page about low acceptance needs it where the method is unknown.
-    acceptance_best: {
-      unit: 'percentunit',
-      help: 'Acceptance rate of the best hours of the last %(days)d days: %(share)g %% of the hours had less.'
-            % { days: config.history_days, share: 100 * config.acceptance_best_quantile },
-      // Of any epoch: a page reads it every minute, and to find the epoch takes longer than all else in that group.
-      expr: 'max without (epoch) (quantile_over_time(%(quantile)s, %(hours)s[%(days)dd]))' % {
-        quantile: number(config.acceptance_best_quantile),
-        hours: signals.acceptance_hour.record,
-        days: config.history_days,
-      },
-    },
-
-    // Not recorded: the speed-up needs it at any load.
     pinned_mean: {
+      record: name('latency_seconds', 'mean_pinned'),
       unit: 's',
       help: 'Mean latency in the baseline files, whatever the load.',
       by_sli: {
@@ -405,30 +354,15 @@ function(config, source, signals, name)
     slower_baseline: {
       unit: 'percentunit',
       help: 'Share of the requests slower than each bucket boundary at baseline.',
-      by_sli: {
-        [sli]: slower_at_baseline(
-          sli, slowButUsual(
-            'min',
-            slow_quantile,
-            within_in_history(sli),
-            name('latency', 'cdf_peak', config.history_interval_seconds) + '{sli="%s"}' % sli,
-            level + ['le', 'epoch']
-          )
-        )
-        for sli in slis
-      },
+      by_sli: { [sli]: slower_at_baseline(sli) for sli in slis },
     },
 
+    // Not recorded: panels ask for one service.
     p99_baseline: {
-      record: name('latency_seconds', 'p99_baseline'),
       unit: 's',
-      help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline. From '
-            + 'history it is that of the slow hours of the week, whatever the hour of the day.',
-      // Not of this hour of the day, as the alerts have it: seven more windows of every bucket would cost a tenth of all rules.
+      help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
       by_sli: {
-        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(
-          slower_at_baseline(sli, quantileOf(slow_quantile, within_in_history(sli))), 4
-        )
+        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(slower_at_baseline(sli), 4)
         for sli in slis
       },
     },

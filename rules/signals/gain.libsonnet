@@ -9,45 +9,33 @@ function(config, source, signals, name)
   local number = promql.number;
 
   // The measured speed-up and what chance leaves of it.
-  local gain(matchers) = name('speedup', 'ratio', long) + promql.braces(matchers);
-  local bound(which) = '%(record)s{bound="%(which)s"}' % { record: name('speedup', 'bound', long), which: which };
+  local gain(matchers='') = signals.speedup.record + promql.braces([matchers]);
+  local bound(which) = signals.speedup_bound.record + '{bound="%s"}' % which;
   local like_load = 'speedup_source="like_load"';
   local not_like_load = 'speedup_source!="like_load"';
-  local decoding = 'sli="tpot"';
   // A baseline has step times: then these alone tell the speed-up, or nothing does.
   local by_steps =
     if config.source == 'exporter' then promql.by('group', level, source.family('speedup_known')) else null;
-  local orBySteps(expression) = if by_steps == null then expression else promql.group(expression + '\nor\n' + by_steps);
+  local orBySteps(gains) = if by_steps == null then gains else promql.group(gains + ' or ' + by_steps);
   local unlessBySteps = if by_steps == null then '' else '\nunless ' + on + '\n' + by_steps;
 
-  // `certain`: which speed-ups are decided by their bounds. Without a like load, min_requests are enough, too, as they are for
-  // the exporter's verdict: no alert contradicts it.
-  local decided(certain, comparison, uncertain, matchers) = |||
+  // Speed-ups that their bounds decide. Without a like load, min_requests are enough, too, as they are for the exporter's
+  // verdict: no alert contradicts it.
+  local decided(certain, comparison, uncertain) = |||
     %(certain)s %(comparison)s unless %(on)s %(uncertain)s
     or
     %(counted)s %(comparison)s and %(on_sli)s %(requests)s >= %(min_requests)d
   ||| % {
-    certain: gain(certain + matchers),
+    certain: certain,
     comparison: comparison,
     on: on,
     uncertain: uncertain,
-    counted: gain([not_like_load] + matchers),
+    counted: gain(not_like_load),
     on_sli: on_sli,
     requests: signals.requests.record,
     min_requests: config.min_requests,
   };
-  local pays(certain, matchers) =
-    decided(certain, '>= ' + number(config.speedup_min), bound('low') + ' <= 1', matchers);
-  local pays_not(matchers) =
-    local limit = number(config.speedup_min);
-    decided([like_load], '< ' + limit, bound('high') + ' >= ' + limit, matchers);
-  // Not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
-  local harms(matchers) = '%(gain)s < %(limit)s\nunless %(on)s %(high)s >= 1' % {
-    gain: gain(['speedup_source=~"like_load|control"'] + matchers),
-    limit: number(config.speedup_harmful),
-    on: on,
-    high: bound('high'),
-  };
+  local limit = number(config.policy.latency.speedup_min);
 
   {
     // From the first of these that there is, by speedup_source:
@@ -79,10 +67,11 @@ function(config, source, signals, name)
       local drafted = source.family('baseline_acceptance_ratio') + '\nor ' + source.family('baseline_mean_acceptance_length'),
       local plain = 'unless %(on)s\n%(with)s' % { on: on, with: promql.by('group', level, drafted) } + unlessBySteps,
       // At any load: more load makes no service faster.
-      local faster_than_file(sli) = '(%(file)s) / %(mean)s >= %(limit)s\n' % {
-        file: promql.withLabel(signals.pinned_mean.by_sli[sli], 'sli', sli),
+      local faster_than_file(sli) = '%(file)s{sli="%(sli)s"} / %(mean)s >= %(limit)s\n' % {
+        file: signals.pinned_mean.record,
+        sli: sli,
         mean: signals.latency_mean.record,
-        limit: number(config.speedup_min),
+        limit: limit,
       },
       local of(sli) = [
         from('control', against('control', sli)),
@@ -99,55 +88,54 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'How far chance alone may move the measured speed-up, by bound: low and high. At like load it is the interval of '
             + 'the exporter. Otherwise it is the speed-up divided and multiplied by 1 + the margin of the mean.',
-      local by_requests(sli, operator) = |||
-        max by (%(labels)s) (%(speedup)s{sli="%(sli)s", speedup_source!="like_load"})
-        %(operator)s %(on)s
-        (
-          1 + %(margin)s
-        )
-      ||| % {
-        labels: promql.list(level),
-        speedup: name('speedup', 'ratio', long),
-        sli: sli,
-        operator: operator,
-        on: on,
-        margin: promql.indent(signals.mean_margin.by_sli[sli]),
-      },
+      local by_requests(operator) =
+        'max without (sli, speedup_source) (\n  %(speedup)s\n  %(operator)s %(on_sli)s group_left ()\n  (1 + %(margin)s)\n)' % {
+          speedup: gain(not_like_load),
+          operator: operator,
+          on_sli: on_sli,
+          margin: signals.mean_margin.record,
+        },
       local of(bound, operator) = promql.firstOf(
         (if config.source == 'exporter'
          then [source.measured('avg', 'speedup_bound_ratio', ['bound="%s"' % bound])]
          else [])
-        + [by_requests(sli, operator) for sli in ['tpot', 'e2e']],
+        + [by_requests(operator)],
         level
       ),
       by_bound: { low: of('low', '/'), high: of('high', '*') },
     },
 
-    // Conditions, not recorded.
+    // Conditions, each recorded once. They are absent nearly always.
     speedup_pays: {
-      help: 'The measured speed-up is worth its cost. Then no estimate by acceptance may alert.',
+      record: name('speedup', 'gain'),
+      unit: 'percentunit',
+      help: 'The measured speed-up, where it is worth its cost. Then no estimate by acceptance may alert.',
       // Against any baseline, few requests are enough for a gain that is larger than chance explains.
-      expr: pays([], []),
+      expr: decided(gain(), '>= ' + limit, bound('low') + ' <= 1'),
     },
     speedup_pays_not: {
-      help: 'The measured speed-up is not worth its cost.',
-      expr: pays_not([]),
+      record: name('speedup', 'no_gain'),
+      unit: 'percentunit',
+      help: 'The measured speed-up, where it is not worth its cost.',
+      expr: decided(gain(like_load), '< ' + limit, bound('high') + ' >= ' + limit),
     },
     speedup_harms: {
-      help: 'Speculation slows the service down at the load that it has, by more than chance. Acceptance does not matter.',
-      expr: harms([]),
+      record: name('speedup', 'loss'),
+      unit: 'percentunit',
+      help: 'The measured speed-up, where speculation slows the service down at the load that it has, by more than chance. '
+            + 'Acceptance does not matter.',
+      // Not against a pinned baseline: in a busy hour, a service is slower than that with good drafts, too.
+      expr: '%(gain)s < %(limit)s\nunless %(on)s %(high)s >= 1' % {
+        gain: gain('speedup_source=~"like_load|control"'),
+        limit: number(config.policy.latency.speedup_harmful),
+        on: on,
+        high: bound('high'),
+      },
     },
+    // Not recorded.
     speedup_at_like_load: {
       help: 'Where the exporter measures the speed-up at like load, or cannot tell it yet.',
-      expr: orBySteps(gain([like_load])),
+      expr: orBySteps(gain(like_load)),
     },
-
-    // The verdict asks the same of time per output token alone.
-    by_tpot:: {
-      harms: harms([decoding]),
-      pays: pays([like_load], [decoding]),
-      pays_not: pays_not([decoding]),
-      measured: orBySteps(gain([decoding])),
-      without_like_load: gain([not_like_load, decoding]),
-    },
+    speedup_measured:: orBySteps(gain('sli="tpot"')),
   }

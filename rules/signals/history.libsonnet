@@ -12,24 +12,25 @@ function(config, source, signals, name)
   local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([0-4].*|50*)|[+]Inf"'] else [];
 
   // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
-  local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n%(epoch)s' % {
+  local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n(%(epoch)s or %(on)s %(services)s)' % {
     hours: promql.group(hours),
     on: on,
-    epoch: promql.group(promql.firstOf([source.epoch(hour), promql.by('group', level, services)], level)),
+    epoch: signals.epoch.record,
+    services: promql.by('group', level, services),
   };
-  local lasting(matchers) = 'count_over_time(ALERTS%(matchers)s[%(window)s:%(hour)s]) >= %(hours)d' % {
-    matchers: promql.braces(['alertname=~"SpecDecode(P99|LatencyMean)Regression"', 'alertstate="firing"'] + matchers),
-    window: promql.duration(2 * config.history_patience_hours * hour),
-    hour: promql.duration(hour),
-    hours: config.history_patience_hours,
-  };
-  local usual(sli, hours) = ofEpoch('%(hours)s\nunless %(on)s\n%(lasting)s' % {
+  local usual(hours) = ofEpoch('%(hours)s\nunless %(on)s\n%(lasting)s' % {
     hours: promql.strip(hours),
     on: on,
-    lasting: lasting(['sli="%s"' % sli]),
+    lasting: signals.lasting.record,
   }, name('latency_requests', 'increase', long));
 
   {
+    // Over an hour, as hours of history are. Read by rules that run once an hour, so it is of a group of its own.
+    epoch: {
+      record: name('epoch', 'info'),
+      help: 'What the service ran within the last hour, as the label epoch: k, method, draft model and release.',
+      expr: source.epoch(hour),
+    },
     acceptance_hour: {
       record: name('acceptance', 'ratio_rate', hour),
       unit: 'percentunit',
@@ -47,24 +48,31 @@ function(config, source, signals, name)
         on: on,
         drafts: promql.group(promql.firstOf([
           source.counter('increase', 'drafts', hour),
-          '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: config.assumed_draft_tokens },
+          '%(draft_tokens)s\n/ %(assumed)d' % { draft_tokens: draft_tokens, assumed: 8 },
         ], level)),
-        min_drafts: config.min_history_drafts,
+        min_drafts: 1000,
       }, hour), signals.sample.record),
     },
-    // Not recorded. Such hours are no history, or a regression that nobody mends would become normal.
     lasting: {
-      help: 'Latency alerts that fired in half of the last %d hours.' % (2 * config.history_patience_hours),
+      record: name('latency', 'lasting'),
+      // An hour is no history whose alert fired in this many of the last twice as many hours: a regression that lasts does not
+      // become normal before its last good hours are history_days old. Peaks are shorter, or learned day by day.
+      local patience = 6,
+      help: 'Latency alerts that fired in half of the last %d hours. Such hours are no history.' % (2 * patience),
       // A subquery: the number of samples does not depend on the ruler.
-      expr: lasting([]),
-      by_sli: { [sli]: lasting(['sli="%s"' % sli]) for sli in std.objectFields(config.slis) },
+      expr: 'count_over_time(\n  %(alerts)s[%(window)s:%(hour)s]\n) >= %(hours)d' % {
+        alerts: promql.by('max', level, 'ALERTS{alertname="SpecDecodeP99Regression", alertstate="firing"}'),
+        window: promql.duration(2 * patience * hour),
+        hour: promql.duration(hour),
+        hours: patience,
+      },
     },
     latency_mean_hour: {
       record: name('latency_seconds', 'mean', hour),
       unit: 's',
       help: 'Mean latency of an hour with enough requests, by epoch. Not of one in a regression that lasts.',
       by_sli: {
-        [sli]: usual(sli, '%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
+        [sli]: usual('%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
           sum: source.histogram('increase', sli, 'sum', hour),
           requests: source.histogram('increase', sli, 'count', hour),
           min_requests: config.min_history_requests,
@@ -77,7 +85,7 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Share of the requests of an hour within each bucket boundary, by epoch. Only boundaries that hold at least half of them.',
       local share(sli, better_slis) =
-        usual(sli, '%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
+        usual('%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
           within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
           on: on,
           requests: source.histogram('increase', sli, 'count', hour),

@@ -1,77 +1,90 @@
-// Do the requests fit? Batch, queue and KV cache. Not recorded, but for the fall of acceptance: that is rare.
+// Do the requests fit? Batch, queue and KV cache. What climbs or falls is compared with two hours ago: longer than a peak of
+// minutes, shorter than a day.
 local promql = import '../promql.libsonnet';
 
 function(config, source, signals, name)
   local long = config.long_window_seconds;
-  local before = config.change_seconds;
+  local before = 2 * 3600;
+  local ago = promql.offset(before);
   local on = 'on (%s)' % promql.list(config.level_labels);
   local number = promql.number;
 
   // A gauge jumps from scrape to scrape, so alerts go by its mean, or by its least value.
-  local lately(operation, operator, gauge, ago=0) =
-    '%(operation)s(%(gauge)s[%(window)s:%(step)s]%(offset)s)' % {
+  local lately(operation, operator, gauge) =
+    '%(operation)s(%(gauge)s[%(window)s:%(step)s])' % {
       operation: operation,
       gauge: source.gauge(operator, gauge),
       window: promql.duration(long),
       step: promql.duration(config.slow_interval_seconds),
-      offset: promql.offset(ago),
     };
 
   {
     running_lately: {
+      record: name('requests_running', 'avg', long),
       unit: 'short',
       help: 'Requests running per engine: the mean of %s.' % promql.duration(long),
       expr: lately('avg_over_time', 'avg', 'requests_running'),
     },
     waiting_lately: {
+      record: name('requests_waiting', 'avg', long),
       unit: 'short',
       help: 'Requests waiting: the mean of %s.' % promql.duration(long),
       expr: lately('avg_over_time', 'sum', 'requests_waiting'),
     },
-    queue_grows: {
-      unit: 'short',
-      help: ('Requests waiting, where the queue did not empty within %(long)s, is at least %(share)g %% of the batch, and '
-             + '%(ratio)g times as long as %(before)s ago.') % {
-        long: promql.duration(long),
-        share: 100 * config.saturated_queue_share,
-        ratio: config.saturated_growth_ratio,
-        before: promql.duration(before),
-      },
-      expr: promql.strip(|||
-        %(waiting)s
-        > %(ratio)s * %(waiting_before)s
-        and
-        %(least_waiting)s >= %(min_waiting)d
-        and
-        %(waiting)s
-        > %(share)s * %(running)s
-      ||| % {
-        waiting: signals.waiting_lately.expr,
-        ratio: number(config.saturated_growth_ratio),
-        waiting_before: lately('avg_over_time', 'sum', 'requests_waiting', before),
-        least_waiting: lately('min_over_time', 'sum', 'requests_waiting'),
-        min_waiting: config.saturated_requests_waiting,
-        share: number(config.saturated_queue_share),
-        running: lately('avg_over_time', 'sum', 'requests_running'),
-      }),
-    },
     kv_cache_lately: {
+      record: name('kv_cache_usage', 'avg', long),
       unit: 'percentunit',
       help: 'Share of the KV cache in use, of the fullest engine: the mean of %s.' % promql.duration(long),
       expr: lately('avg_over_time', 'max', 'kv_cache_usage'),
     },
-    kv_cache_climbs: {
+    // Conditions of the alert. Absent nearly always, so they cost no series.
+    queue_grows: {
+      record: name('requests_waiting', 'growing', long),
+      unit: 'short',
+      help: 'Requests waiting, where the queue did not empty within %(long)s, is at least a quarter of the batch, and half as long again '
+            % { long: promql.duration(long) } + 'as %s ago.' % promql.duration(before),
+      expr: |||
+        %(waiting)s > 1.5 * (%(waiting)s%(ago)s)
+        and
+        %(least_waiting)s >= 1
+        and
+        %(waiting)s > 0.25 * %(running)s
+      ||| % {
+        waiting: signals.waiting_lately.record,
+        ago: ago,
+        least_waiting: lately('min_over_time', 'sum', 'requests_waiting'),
+        running: lately('avg_over_time', 'sum', 'requests_running'),
+      },
+    },
+    kv_cache_squeezed: {
+      record: name('kv_cache_usage', 'squeezed', long),
       unit: 'percentunit',
-      help: 'The same, where it is above %(min)g and at least %(climb)g above that of %(before)s ago.' % {
-        min: config.kv_cache_climbed_min,
-        climb: config.kv_cache_climb_min,
+      help: ('Share of the KV cache in use, where memory runs out: it is above 0.9 and requests are preempted; acceptance fell and '
+             + 'preemptions doubled since %(before)s ago; or acceptance fell and it climbed by 0.2 to above 0.8.') % {
         before: promql.duration(before),
       },
-      expr: '%(usage)s > %(min)s\nand\n%(usage)s\n> %(climb)s + %(usage_before)s' % {
-        usage: signals.kv_cache_lately.expr,
-        min: number(config.kv_cache_climbed_min),
-        climb: number(config.kv_cache_climb_min),
-        usage_before: lately('avg_over_time', 'max', 'kv_cache_usage', before),
+      expr: |||
+        %(usage)s
+        and
+        (
+          %(usage)s > 0.9
+          and
+          %(preemptions)s > 0
+          or
+          %(fell)s
+          and
+          (
+            %(preemptions)s > 2 * %(preempted_before)s
+            or
+            %(usage)s > clamp_min(0.2 + %(usage)s%(ago)s, 0.8)
+          )
+        )
+      ||| % {
+        usage: signals.kv_cache_lately.record,
+        preemptions: signals.preemptions.expr,
+        preempted_before: source.counter('increase', 'preemptions', long, ago=before),
+        fell: signals.acceptance_fell_from.record,
+        ago: ago,
       },
     },
     preemptions: {
@@ -79,18 +92,6 @@ function(config, source, signals, name)
       help: 'Requests preempted within %s. A preempted request loses its place in the KV cache and starts again.'
             % promql.duration(long),
       expr: source.counter('increase', 'preemptions', long),
-    },
-    preemptions_rise: {
-      unit: 'short',
-      help: 'The same, where they are more than %(ratio)g times those of %(before)s ago.' % {
-        ratio: config.preemptions_rise_ratio,
-        before: promql.duration(before),
-      },
-      expr: '%(preemptions)s\n> %(ratio)s * %(preemptions_before)s' % {
-        preemptions: signals.preemptions.expr,
-        ratio: number(config.preemptions_rise_ratio),
-        preemptions_before: source.counter('increase', 'preemptions', long, ago=before),
-      },
     },
     kv_cache_capacity: {
       unit: 'short',
@@ -118,7 +119,7 @@ function(config, source, signals, name)
     // max: replicas may have different files.
     prompts_longer: {
       unit: 'short',
-      help: 'The same, where it is more than %g times that of the baseline file.' % config.prompt_length_ratio,
+      help: 'The same, where it is more than %g times that of the baseline file.' % config.policy.latency.prompt_length_ratio,
       expr: |||
         %(length)s
         > %(on)s
@@ -128,7 +129,7 @@ function(config, source, signals, name)
       ||| % {
         length: signals.prompt_length.expr,
         on: on,
-        ratio: number(config.prompt_length_ratio),
+        ratio: number(config.policy.latency.prompt_length_ratio),
         labels: promql.list(config.level_labels),
         recorded: source.family('baseline_prompt_tokens_mean'),
         requests: signals.requests.record,
@@ -141,7 +142,7 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Acceptance rate of %(before)s ago, where it has fallen since by at least %(fall)g, and by more than chance explains.' % {
         before: promql.duration(before),
-        fall: config.acceptance_fall_min,
+        fall: 0.1,
       },
       expr: |||
         %(acceptance)s offset %(before)s
@@ -157,7 +158,7 @@ function(config, source, signals, name)
         on: on,
         z: number(config.alert_z_score / 2),  // the error of a share is at most sqrt(1/4 / n)
         drafts: signals.effective_drafts.record,
-        fall: number(config.acceptance_fall_min),
+        fall: '0.1',
       },
     },
   }

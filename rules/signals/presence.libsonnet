@@ -203,8 +203,9 @@ function(config, source, signals, name)
       expr: source.replicasStarted(config.warm_up_seconds) + '\n/\n' + source.replicas,
     },
 
-    // Not recorded: only alerts need it.
+    // Absent nearly always.
     unsettled: {
+      record: name('unsettled', 'ratio'),
       help: 'Half of the replicas or more started so recently that the long window still holds their slow first requests. Not '
             + 'where they start again and again: there, slow requests are what users have.',
       // Each start holds the record at 1 for the warm-up time.

@@ -63,7 +63,11 @@ function(config, source, signals, name)
         max by (%(labels)s) (
           %(requests)s >= %(min_requests)d
           unless on (%(labels)s, sli)
-          (%(quantiles)s{quantile="0.99"} or last_over_time(%(mixed)s[1h]))
+          (
+            %(buckets)s
+            or
+            last_over_time(%(mixed)s[1h])
+          )
         )
       ||| % {
         generating: signals.generation_tokens_now.record,
@@ -73,7 +77,10 @@ function(config, source, signals, name)
         labels: promql.list(level),
         requests: signals.requests.record,
         min_requests: config.min_requests,
-        quantiles: signals.latency_quantile.record,
+        buckets: promql.indent(std.join('\nor\n', [
+          promql.withLabel(source.histogram('increase', sli, 'bucket', config.long_window_seconds, [], ['le="+Inf"']), 'sli', sli)
+          for sli in std.objectFields(config.slis)
+        ]), 4),
         mixed: signals.buckets_mixed.record,
       },
     },

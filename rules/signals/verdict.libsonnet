@@ -24,33 +24,23 @@ function(config, source, signals, name)
       local either(condition) =
         if first_broken == null then condition
         else '(%(condition)s or %(on)s %(broken)s)' % { condition: condition, on: on, broken: first_broken },
-      // Also slower by more than chance explains. The page and the record judge by one look each, at the same z-score.
-      local slowerThan(ratio) = |||
-        %(slowdown)s
-        > clamp_min(
-          1 + %(margin)s,
-          %(ratio)s
-        )
-      ||| % {
-        slowdown: signals.latency_ratio.by_sli.tpot,
-        margin: promql.indent(signals.meanMargin('tpot', config.policy.latency.z_score)),
-        ratio: number(ratio),
-      },
-      local longer_tail = |||
-        %(shift)s{sli="tpot"}
-        > clamp_min(
-          %(margin)s,
-          %(limit)s
-        )
-      ||| % {
-        shift: signals.tail_shift.record,
-        margin: promql.indent(signals.tailMargin('tpot', config.policy.latency.z_score)),
-        limit: number(config.tail_shift_critical),
-      },
+      // By one look. Alerts judge by the same margins and look for minutes.
+      local tpot(record) = record + '{sli="tpot"}',
+      local beyond(record, margin, limit) =
+        tpot(record) + ' > clamp_min(%(margin)s, %(limit)s)' % { margin: tpot(margin), limit: number(limit) },
+      local slowerThan(ratio) = beyond(signals.latency_ratio.record, '1 + ' + signals.mean_margin.record, ratio),
+      local longer_tail =
+        beyond(signals.tail_shift.record, signals.tail_margin.expr, config.policy.latency.tail_shift_critical),
       local facts = {
-        harms: promql.group(signals.by_tpot.harms),
-        pays: promql.group(signals.by_tpot.pays),
-        pays_not: promql.group(signals.by_tpot.pays_not),
+        harms: tpot(signals.speedup_harms.record),
+        // Where the load is not alike, a gain is worth a verdict only by enough requests.
+        pays: '(%(pays)s{sli="tpot", speedup_source="like_load"} or %(pays)s{sli="tpot"} and %(on)s %(requests)s >= %(enough)d)' % {
+          pays: signals.speedup_pays.record,
+          on: on,
+          requests: tpot(signals.requests.record),
+          enough: config.min_requests,
+        },
+        pays_not: tpot(signals.speedup_pays_not.record),
         on: on,
         // The acceptance rate where all is verified. Where only a part is, at least this share of it is accepted.
         counted: '%(accepted)s / (%(drafted)s > 0)' % {
@@ -69,11 +59,11 @@ function(config, source, signals, name)
         rejected: below(signals.acceptance_min.record),
         rejected_or_broken: either(facts.rejected),
         watch: promql.group(signals.acceptance_watch.expr),
-        much_slower: promql.group(slowerThan(config.harmful_ratio)),
-        slower: promql.group(slowerThan(config.latency_mean_ratio) + 'or\n' + longer_tail),
-        measured: signals.by_tpot.measured,
+        much_slower: promql.group(slowerThan(config.policy.latency.harmful_ratio)),
+        slower: promql.group(slowerThan(config.policy.latency.slower_ratio) + '\nor\n' + longer_tail),
+        measured: signals.speedup_measured,
         like_load: signals.speedup_at_like_load.expr,
-        plain: signals.by_tpot.without_like_load,
+        plain: signals.speedup.record + '{sli="tpot", speedup_source!="like_load"}',
       },
       local values = self.values,
       local verdict(code, condition) = '0 * (' + condition % facts + ') + ' + values[code],

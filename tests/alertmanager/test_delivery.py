@@ -56,7 +56,8 @@ async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(releas
     (message,) = slack["attachments"]
     assert (message["title"], message["color"]) == (title, "danger")
     assert message["text"].startswith("*CRITICAL SpecDecodeAcceptanceLow*, since ")
-    assert "26.67% over 30m on eu-1/prod/chat (llama), below 50%, the break-even that is assumed" in message["text"]
+    assert "Acceptance is 4% over the last 5m and 4% over 30m on eu-1/prod/chat (llama)." in message["text"]
+    assert "Break-even is 50% (assumed)." in message["text"]
     assert message["title_link"] == "https://alertmanager.example.com/#/alerts?receiver=specdec-chat"
 
     assert page["event_action"] == "trigger"

@@ -25,7 +25,8 @@ GROUP_BY: list[str] = document(FRAGMENT.name)["route"]["routes"][0]["group_by"]
 INHIBITION = document(FRAGMENT.name)["inhibit_rules"]
 
 POOR = (0.5, 0.2, 0.1)
-LOW = Case(name="acceptance falls", series=service(Phase(minutes=60, curve=POOR)))
+BROKEN = (0.09, 0.03, 0.0)
+LOW = Case(name="almost nothing is accepted", series=service(Phase(minutes=60, curve=BROKEN)))
 HARM = Case(
     name="harm",
     series=service(

@@ -56,10 +56,10 @@ async def test_context_is_told_in_business_hours_alone(
         example["route"]["routes"][0] |= {"group_wait": "100ms", "group_interval": "100ms"}
         async with alertmanager(release.server, example, tmp_path) as server:
             common = {"component": "specdec", "inference_service": "chat"}
-            await server.post({"alertname": "SpecDecodeAcceptanceSuspicious", "severity": "info", **common})
+            await server.post({"alertname": "SpecDecodeMetricsMissing", "severity": "info", **common})
             if open_now:
                 await taking.got("/specdec-chat")
-            await server.post({"alertname": "SpecDecodeSaturated", "severity": "warning", **common})
+            await server.post({"alertname": "SpecDecodeLoadTooHigh", "severity": "warning", **common})
             await taking.got("/specdec-chat", len(told))
 
     severities = [alert["labels"]["severity"] for _, body in taking.received for alert in body["alerts"]]

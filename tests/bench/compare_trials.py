@@ -25,7 +25,7 @@ from specdec_exporter.speculation.policy import load_policy
 
 MINUTES = 10
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
-DIFFERENT = ("faster", "slower", "tail_worse", "mixed")
+DIFFERENT = ("faster", "slower", "tail_worse")
 _OFF = re.compile(r"(switch|leave) speculation off|run (without|no) speculation", re.IGNORECASE)
 _NEAR = 2.0  # times the recorded loads; farther off nothing is said
 _TRUTH_SECONDS = {"open": 7200.0, "closed": 7200.0, "bursty": 14400.0}

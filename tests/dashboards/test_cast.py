@@ -15,7 +15,7 @@ PARTS: dict[str, tuple[int | None, set[str] | None]] = {
     "single cluster": (1, None),
     "no baseline, one replica": (None, None),
     "collapse": (4, {"SpecDecodeHarmful"}),
-    "regression": (6, {"SpecDecodeLatencyMeanRegression", "SpecDecodeP99Regression"}),
+    "regression": (6, {"SpecDecodeP99Regression"}),
     "idle": (0, set()),
     "not drafting": (None, {"SpecDecodeNotDrafting"}),
     "unreachable": (None, {"SpecDecodeTargetDown"}),

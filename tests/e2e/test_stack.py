@@ -228,7 +228,7 @@ async def _slow_until_slower(stack: Stack, slowness: Slowness) -> None:
 
 async def _the_regression_is_told(stack: Stack) -> None:
     async def regressed() -> bool:
-        firing = 'ALERTS{alertname="SpecDecodeLatencyMeanRegression", alertstate="firing", sli="tpot"}'
+        firing = 'group by (inference_service) (ALERTS{alertname="SpecDecodeP99Regression", alertstate="firing"})'
         return await stack.query(firing) == {COMPARED: 1}
 
     await until(regressed, 5 * WINDOW_SECONDS, "regression against the baseline")
@@ -237,7 +237,7 @@ async def _the_regression_is_told(stack: Stack) -> None:
     async def told() -> bool:
         return any(
             stack.alerts(alertname=name, inference_service=COMPARED, status="firing")
-            for name in ("SpecDecodeLatencyMeanRegression", "SpecDecodeHarmful")
+            for name in ("SpecDecodeP99Regression", "SpecDecodeHarmful")
         )
 
     await until(told, WINDOW_SECONDS, "notification of the regression")

@@ -308,39 +308,6 @@ def measured(
     return series
 
 
-def uneven(
-    minutes: int,
-    bad: range,
-    ratios: tuple[float, float] = (0.4, 0.85),
-    *,
-    per_minute: float = 1.0,
-    drafts: float = 600.0,
-) -> list[Series]:
-    """The exporter's short windows: so many a minute.
-
-    In ``bad`` minutes half of them have the lower ratio. ``drafts``: of one window.
-    """
-    target = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    target |= {"pod": "chat-0", "instance": "10.0.0.1:10409"}
-    low = list(itertools.accumulate(per_minute * (minute in bad) / 2 for minute in range(minutes)))
-    high = [per_minute * (minute + 1) - each for minute, each in enumerate(low)]
-    parts = list(zip(low, high, strict=True))
-
-    def figure(suffix: str, of_low: float, of_high: float, **extra: str) -> Series:
-        return Series(
-            f"specdec_window_acceptance_ratio_{suffix}", target | extra, [of_low * a + of_high * b for a, b in parts]
-        )
-
-    bounds = [round(0.05 * step, 2) for step in range(1, 21)]
-    return [
-        *(figure("bucket", ratios[0] <= bound, ratios[1] <= bound, le=f"{bound:g}") for bound in bounds),
-        figure("bucket", 1, 1, le="+Inf"),
-        figure("count", 1, 1),
-        figure("sum", *ratios),
-        figure("by_draft_count", drafts, drafts),
-    ]
-
-
 def processes(values: Sequence[float | None], labels: Mapping[str, str] | None = None) -> Series:
     """How many processes answer at the URL that one exporter reads, minute by minute."""
     given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat"}
@@ -350,7 +317,7 @@ def processes(values: Sequence[float | None], labels: Mapping[str, str] | None =
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli>]"``.
+    """One scenario. ``firing``: by minute, exactly the alerts that fire then: ``"<alert> <severity>[ <sli or what>]"``.
 
     Alerts in ``aside`` are not compared. ``values``: by minute, expressions and their one value (``None``: no sample).
 
@@ -379,10 +346,11 @@ class Case:
         for minute, expected in self.firing.items():
             samples = []
             for alert in sorted(expected):
-                name, severity, *sli = alert.split()
-                labels = f'alertname="{name}", severity="{severity}"' + (f', sli="{sli[0]}"' if sli else "")
+                name, severity, *more = alert.split()
+                labels = f'alertname="{name}", severity="{severity}"'
+                labels += "".join(f', {"what" if one in ("mean", "tail") else "sli"}="{one}"' for one in more)
                 samples.append({"labels": f"{{{labels}}}", "value": 1})
-            yield self._check(f"group by (alertname, severity, sli) ({fired})", minute, samples)
+            yield self._check(f"group by (alertname, severity, sli, what) ({fired})", minute, samples)
         for minute, values in self.values.items():
             for expression, value in values.items():
                 # Rounded: rates are extrapolated to the edges of their window.

@@ -31,7 +31,8 @@ RECORDED = 60.0  # requests per minute
 FAMILIES = ("tpot", "e2e")
 # Within the same buckets, so that only the mean tells.
 SLOW: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.04, 0.39), (0.06, 0.01))}
-MEAN, LOSS = "SpecDecodeLatencyMeanRegression warning tpot", "SpecDecodeNotPayingOff warning tpot"
+MEAN, PAGE = "SpecDecodeP99Regression warning mean", "SpecDecodeP99Regression critical mean"
+LOSS = "SpecDecodeNotPayingOff warning tpot"
 DIFFER = "SpecDecodeBaselinesDiffer warning"
 QUIET: set[str] = set()
 OTHERS = (
@@ -81,7 +82,7 @@ def test_a_file_says_nothing_about_more_load_than_it_recorded(pack: Pack) -> Non
     fast: Mapping[str, Shares] = {**STEADY, "tpot": slower(STEADY["tpot"], 0.625)}
     poor = dataclasses.replace(busy(2, latency=fast), curve=(0.5, 0.3, 0.2))
     pack.run(
-        Case(name="slower at its load", series=served(busy(1)), firing={55: {MEAN}, 95: {MEAN, LOSS}}),
+        Case(name="slower at its load", series=served(busy(1)), firing={55: {MEAN, PAGE}, 95: {MEAN, PAGE, LOSS}}),
         Case(
             name="slower at twice its load",
             series=served(busy(2)),
@@ -91,7 +92,7 @@ def test_a_file_says_nothing_about_more_load_than_it_recorded(pack: Pack) -> Non
         Case(
             name="each of two replicas at the load of its file",
             series=served(busy(1)) + served(busy(1), labels=SECOND),
-            firing={55: {MEAN}},
+            firing={55: {MEAN, PAGE}},
             values={55: {FROM_FILE: 0.024}},
         ),
         Case(
@@ -99,11 +100,11 @@ def test_a_file_says_nothing_about_more_load_than_it_recorded(pack: Pack) -> Non
             series=served(busy(2), labels=NOWHERE) + served(busy(2), labels=SECOND | NOWHERE),
             firing={55: QUIET},
         ),
-        Case(name="more in flight alone", series=served(busy(1.1, latency=longer)), firing={55: {MEAN}}),
+        Case(name="more in flight alone", series=served(busy(1.1, latency=longer)), firing={55: {MEAN, PAGE}}),
         Case(
             name="more requests, and no more in flight",
             series=served(busy(2, latency={**SLOW, "e2e": slower(STEADY["e2e"], 0.5)})),
-            firing={55: {MEAN}},
+            firing={55: {MEAN, PAGE}},
         ),
         Case(
             name="faster than without speculation, at more load",
@@ -120,7 +121,7 @@ def test_over_hours(pack: Pack) -> None:
         Case(
             name="slower than its history, which knows the load",
             series=served(busy(2, 180, STEADY), busy(2, 70)),
-            firing={180: QUIET, 245: {MEAN}},
+            firing={180: QUIET, 245: {MEAN, PAGE}},
             values={245: {FROM_FILE: None, FROM_HISTORY: 0.024}},
         ),
         Case(
@@ -131,7 +132,7 @@ def test_over_hours(pack: Pack) -> None:
         Case(
             name="load up to the limit and beyond",
             series=served(*[busy(1.1, 40), busy(1.28, 40)] * 3),
-            firing={minute: {MEAN, LOSS} for minute in range(100, 240, 5)},
+            firing={minute: {MEAN, PAGE, LOSS} for minute in range(100, 240, 5)},
         ),
         Case(
             name="the same after a rush",
@@ -174,7 +175,7 @@ def test_replicas_have_the_same_file(pack: Pack) -> None:
 
 def test_a_file_that_is_old_or_of_something_else(pack: Pack) -> None:
     """promtool's clock begins at 0, so a file of 1969 is old."""
-    old, dropped = "SpecDecodeBaselinesDiffer info", "SpecDecodeAcceptanceDropped warning"
+    old, dropped = "SpecDecodeBaselinesDiffer info", "SpecDecodeAcceptanceLow warning"
     minutes, worse = 120, Phase(minutes=120, curve=(0.6, 0.5, 0.4))
 
     def given(recorded: float, **facts: str) -> list[Series]:

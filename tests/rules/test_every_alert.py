@@ -32,7 +32,6 @@ from rules.scenario import (
     rule_groups,
     service,
     slower,
-    uneven,
     with_tail,
 )
 
@@ -90,7 +89,7 @@ def replica(number: int) -> dict[str, str]:
 def incidents(source: Source) -> Mapping[str, Incident]:
     """By the alert that must tell it: name and severity."""
     well = Phase(minutes=MINUTES, curve=HEALTHY)
-    poor, fair = (0.5, 0.3, 0.2), (0.62, 0.45, 0.22)  # 0.33, 0.43
+    poor, fair, nothing = (0.5, 0.3, 0.2), (0.62, 0.45, 0.22), (0.06, 0.02, 0.01)  # 0.33, 0.43, 0.03
     halted = during(drafts_per_minute=0, requests_per_minute=0, running=8, waiting=40)
     loop = incident(Phase(minutes=4, up=False), during(4, restart=True))
     tpot = STEADY["tpot"]
@@ -139,7 +138,6 @@ def incidents(source: Source) -> Mapping[str, Incident]:
     gone = Phase(minutes=MENDED - ONSET, present=False)
     before, after = Phase(minutes=ONSET, curve=HEALTHY), Phase(minutes=MINUTES - MENDED, curve=HEALTHY)
     plain = (Phase(minutes=ONSET, present=False), during(), Phase(minutes=MINUTES - MENDED, present=False))
-    dropped = {"onset": 180, "mended": 280}
     told = {
         "TargetDown critical": one(before, gone, after),
         "TargetDown warning": one(*incident(during(up=False))) + one(well, labels=SECOND),
@@ -147,19 +145,14 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         "RestartLoop critical": one(*loop),
         "NotDrafting warning": one(*incident(during(drafts_per_minute=0))),
         "MetricsMissing info": one(before, gone, after) + one(*plain, speculative=False, labels=SECOND),
-        "AcceptanceLow critical": one(*incident(during(curve=poor))),
+        "AcceptanceLow critical": one(*incident(during(curve=nothing))),
         "AcceptanceLow warning": one(*incident(during(curve=fair))),
-        "AcceptanceSuspicious info": one(*incident(during(curve=(0.998, 0.995, 0.991)))),
         "ReplicaOutlier warning": one(*incident(during(curve=poor)))
         + [each for n in range(3, 6) for each in one(well, labels=replica(n))],
         "P99Regression critical": beside_control(*incident(slow(rest_of(many_slow)))),
         "P99Regression warning": beside_control(*incident(slow(rest_of(few_slow)))),
-        "LatencyMeanRegression warning": beside_control(
-            *incident(during(latency={"ttft": slower(STEADY["ttft"], 1.4)})), sli="ttft"
-        ),
         "Harmful critical": beside_control(*incident(slow(slower(tpot, 1.5)))),
-        "Saturated warning": one(*incident(during(2, curve=fair, running=60, waiting=9), during(2, curve=fair))),
-        "KVCacheSqueeze warning": one(
+        "LoadTooHigh warning": one(
             *incident(during(4, kv_cache=0.99, preemptions_per_minute=2), during(2, kv_cache=0.85))
         ),
         "ErrorBudgetBurn critical": one(*swinging(latency={"tpot": with_tail(tpot, 0.4, 0.5)}), families=("tpot",)),
@@ -185,25 +178,12 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         lengths = [1700.0 if ONSET <= minute < MENDED else 1000.0 for minute in range(MINUTES)]
         told["PromptsLonger warning"] = one(well, families=("ttft",)) + prompts(lengths, 1000.0)
     found = {alert: Incident(name=alert, series=series) for alert, series in told.items()}
-    # Its windows are three hours long, and its record is kept for two.
-    found["AcceptanceUneven warning"] = Incident(
-        name="AcceptanceUneven warning",
-        series=one(well) + uneven(MINUTES, range(ONSET, 120), per_minute=2),
-        mended=120,
-        lasts=240,
-    )
     # A service without a gain is one all along.
     found["NotPayingOff warning"] = Incident(
         name="NotPayingOff warning",
         series=beside_control(Phase(minutes=MINUTES - 80, curve=HEALTHY), Phase(minutes=80, drafts_per_minute=0)),
         onset=0,
         mended=MINUTES - 80,
-    )
-    # promtool evaluates the hourly history every time, so it is made of hours of four minutes.
-    found["AcceptanceDropped warning"] = Incident(
-        name="AcceptanceDropped warning",
-        series=one(*incident(during(100, curve=(0.7, 0.57, 0.45)), **dropped)),
-        **dropped,  # type: ignore[arg-type]
     )
     # The last restart counts for an hour, and the ticket outlasts it by the time to the next one.
     found["RestartLoop warning"] = Incident(

@@ -28,7 +28,7 @@ from rules.scenario import (
     slower,
 )
 
-SATURATED, SQUEEZE = "SpecDecodeSaturated warning", "SpecDecodeKVCacheSqueeze warning"
+SATURATED, SQUEEZE = "SpecDecodeLoadTooHigh warning", "SpecDecodeLoadTooHigh warning"
 GOOD, FALLEN, MODEST = (0.9, 0.8, 0.7), (0.82, 0.69, 0.56), (0.75, 0.55, 0.4)  # 0.8, 0.69, 0.57
 BEFORE, CHANGED = 140, 80  # minutes: two hours ago all was as usual
 LAST = BEFORE + CHANGED - 5

@@ -36,8 +36,7 @@ STALLED = "SpecDecodeEngineStalled critical"
 SIDECAR = "SpecDecodeSidecarDown warning"
 SEVERAL = "SpecDecodeSeveralProcesses warning"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
-P99 = "SpecDecodeP99Regression critical tpot"
-LOW_PAGE = "SpecDecodeAcceptanceLow critical"
+P99 = "SpecDecodeP99Regression critical tail"
 WARMING = "inference_service:specdec_warming_replicas:ratio"
 
 # Four hours, and rules that are evaluated every other minute: these are the longest tests of the rules.
@@ -239,10 +238,7 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
                 Series("specdec_up", about, [0.0] * minutes),
                 Series("specdec_predictor_info", about | {"model_name": "llama", "method": "eagle3"}, [1.0] * minutes),
             ],
-            firing={
-                60: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
-                110: {LOW_PAGE, "SpecDecodeAcceptanceLow warning"},
-            },
+            firing={60: {"SpecDecodeAcceptanceLow warning"}, 110: {"SpecDecodeAcceptanceLow warning"}},
         ),
         every=EVERY,
     )
@@ -365,7 +361,12 @@ def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, 
 
 
 def test_latency_speaks_through_restarts_and_gaps(promtool: Promtool, tmp_path: Path) -> None:
-    pack = pack_of(promtool, tmp_path, ("speculation", "latency", "baselines", "tails", "alerts-latency"), "{}")
+    pack = pack_of(
+        promtool,
+        tmp_path,
+        ("speculation", "latency", "epoch", "baselines", "regression", "tails", "alerts-latency"),
+        "{}",
+    )
     slow = {**STEADY, "tpot": slower(STEADY["tpot"], 3.0)}
 
     def beside_a_control(*phases: Phase) -> list[Series]:

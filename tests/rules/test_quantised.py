@@ -9,7 +9,7 @@ import pytest
 from rules.conftest import RENDERED
 from rules.scenario import SLOW_MINUTES, Case, Pack, Phase, Series, Source, alone, service
 
-DROPPED = "SpecDecodeAcceptanceDropped warning"
+DROPPED = "SpecDecodeAcceptanceLow warning"
 MINUTES, LAST = 80, 75
 FALLEN, HARDLY, FAR = (0.85, 0.72, 0.62), (0.88, 0.77, 0.66), (0.75, 0.6, 0.45)  # 0.73, 0.77 and 0.6, of 0.8
 

@@ -40,8 +40,6 @@ ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeSidecarDown",
     "SpecDecodeSeveralProcesses",
     "SpecDecodeReplicaOutlier",
-    "SpecDecodeAcceptanceSuspicious",
-    "SpecDecodeAcceptanceUneven",
     "SpecDecodeMetricsInconsistent",
     "SpecDecodeBaselineMissing",
     "SpecDecodeBaselinesDiffer",

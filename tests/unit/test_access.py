@@ -85,8 +85,14 @@ async def test_a_certificate_is_trusted_by_its_ca_or_by_itself_and_else_refused(
         assert await server.why_not(access(folder, ca_file="server.crt")) == ""  # another one signed it
         assert await server.why_not(Access(insecure_skip_verify=True)) == ""
         for refused in (Access(), access(folder, ca_file="other.crt")):
-            assert "connect: GET https://localhost" in (why := await server.why_not(refused))
+            assert "tls: GET https://localhost" in (why := await server.why_not(refused))
             assert "its certificate is not trusted: " in why
+
+
+async def test_a_server_without_tls_is_told_from_one_that_does_not_answer() -> None:
+    async with predictor(None) as server:
+        server.url = server.url.replace("http://", "https://")
+        assert (await server.why_not(Access())).startswith("tls: GET https://localhost")
 
 
 async def test_a_certificate_that_the_environment_names_is_trusted(
@@ -121,7 +127,7 @@ async def test_a_client_certificate_is_shown_to_who_demands_it(folder: Path, ver
     async with predictor(demanding) as server:
         known = access(folder, ca_file="ca.crt", cert_file="client.crt", key_file="client.key")
         assert await server.why_not(known) == ""
-        assert "give --predictor.cert-file" in await server.why_not(access(folder, ca_file="ca.crt"))
+        assert "give cert_file and key_file" in await server.why_not(access(folder, ca_file="ca.crt"))
 
 
 # --- files that change -----------------------------------------------------------------------------------------------

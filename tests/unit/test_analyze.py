@@ -116,12 +116,13 @@ def test_a_real_log_without_lines_says_why(name: str, words: str) -> None:
     assert run.stderr == ""
 
 
-def test_a_foreign_log_is_no_failure_but_says_so(tmp_path: Path) -> None:
+def test_a_foreign_log_is_no_failure_but_a_warning(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("hello\n" * 10)
     run = Run(str(tmp_path / "log"))
-    assert run.code == 0
+    assert run.code == 2
     assert "This log holds no line" in run.text
-    assert Run(str(tmp_path / "log"), output="jsonl").text == ""
+    lines = Run(str(tmp_path / "log"), output="jsonl")
+    assert (lines.code, lines.text) == (2, "")
 
 
 # --- JSON lines ---

@@ -26,7 +26,7 @@ def test_nothing_outside_the_room_spells_vllms_metrics_or_lines() -> None:
 
 
 def test_the_page_is_short_and_names_files_that_are_there() -> None:
-    assert len(PAGE.split()) <= 500
+    assert len(PAGE.split()) <= 1800
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`([\w/]+\.py)`", row)]
     assert len(named) >= 6

@@ -23,7 +23,7 @@ from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
 
-COMMANDS = ["analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve"]
+COMMANDS = ["analyze", "baseline", "check", "compare", "completion", "doctor", "healthcheck", "serve"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
 MODULE = (sys.executable, "-m", "specdec_exporter")
 SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)
@@ -178,6 +178,51 @@ def test_bad_usage_exits_64_with_one_clear_line(arguments: tuple[str, ...], word
 def test_a_bad_variable_is_named() -> None:
     run = Run("--config.check", variables={"SPECDEC_WINDOW": "soon"})
     assert run.is_refused("SPECDEC_WINDOW"), run.err
+
+
+def test_a_variable_that_nobody_reads_is_told() -> None:
+    """Also in the log of a server. Kubernetes' own variables of a Service with our name are none of ours."""
+    of_a_service = {
+        "SPECDEC_EXPORTER_SERVICE_HOST": "10.0.0.1",
+        "SPECDEC_EXPORTER_SERVICE_PORT_HTTP": "10409",
+        "SPECDEC_PORT": "tcp://10.0.0.1:10409",
+        "SPECDEC_EXPORTER_PORT_10409_TCP_ADDR": "10.0.0.1",
+    }
+    others = {"SPECDEC_PREDICTR_URL": "x", "SPECDEC_WINDOW": "5m", "SPECDEC_TRACEBACK": ""}
+    run = Run("--config.check", variables=of_a_service | others)
+    assert run.code == 0
+    told = "SPECDEC_PREDICTR_URL means nothing here: did you mean SPECDEC_PREDICTOR_URL?"
+    assert run.err == f"specdec-exporter: {told}\n"
+    with process(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+        assert child.stderr is not None
+        assert told.encode() in child.stderr.readline()
+
+
+# --- completion ---
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_the_script_that_completes(shell: str) -> None:
+    run = Run("completion", shell)
+    assert (run.code, run.err) == (0, "")
+    assert "_SPECDEC_EXPORTER_COMPLETE" in run.out
+    assert "specdec-exporter" in run.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("specdec-exporter ch", ["check"]),
+        ("specdec-exporter ", COMMANDS),
+        ("specdec-exporter --predictor.u", ["--predictor.url"]),
+        ("specdec-exporter compare --pa", ["--paired"]),
+        ("specdec-exporter baseline sh", ["show"]),
+    ],
+)
+def test_commands_and_flags_are_completed_and_nothing_is_served(typed: str, offered: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_SPECDEC_EXPORTER_COMPLETE": "bash_complete"}
+    run = Run(program=SCRIPT, variables=words)
+    assert (run.code, run.out.split()) == (0, [f"plain,{each}" for each in offered])
 
 
 @pytest.mark.parametrize(

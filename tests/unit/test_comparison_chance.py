@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from builders import known
-from recordings import CURVE, histogram, loaded, lognormal, recording
+from recordings import CURVE, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison import compare as comparing
 from specdec_exporter.comparison.compare import Comparison
@@ -139,9 +139,7 @@ def test_a_pair_of_other_minutes_is_refused(changes: dict[str, Any]) -> None:
 def test_replicas_that_share_requests_at_random_differ_a_little_in_load(requests: int, flagged: bool) -> None:
     before, after = recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02] * requests, blocks=12)
     assert "load_differs" in codes(compare(before, after))
-    comparison = comparing.compare(before, after, POLICY, paired=True)
-    assert ("load_differs" in codes(comparison)) is flagged
-    assert any("by chance" in reason for reason in comparison.decision.reasons) is not flagged
+    assert ("load_differs" in codes(comparing.compare(before, after, POLICY, paired=True))) is flagged
 
 
 # --- Load ------------------------------------------------------------------------------------------------------------
@@ -225,17 +223,6 @@ def test_the_same_lengths_are_hardly_ever_taken_for_others(turns: int) -> None:
     assert sum(bool(each.load or each.prompts or each.answers) for each in found) <= 2
 
 
-def test_prompts_of_equal_mean_may_differ_in_length_all_the_same() -> None:
-    bounds = (200.0, 500.0, 1000.0, 2000.0, float("inf"))
-    alike, unlike = (
-        recording(tpot=[0.02] * 1000, blocks=12, prompt_length=histogram(lengths * 500, bounds))
-        for lengths in ([300.0, 300.0], [50.0, 550.0])
-    )
-    assert "prompts_differ" not in codes(compare(alike, alike))
-    (flag,) = (each for each in compare(alike, unlike).flags if each.code == "prompts_differ")
-    assert flag.message.startswith("P90 of the prompts is at most 500 tokens in the baseline, more in the candidate")
-
-
 def longer(recorded: Baseline, tokens: float) -> Baseline:
     """The same with answers of so many tokens in the mean."""
 
@@ -265,4 +252,4 @@ def test_no_proof_of_a_gain_is_no_proof_of_none() -> None:
         before, after = (lognormal(source, seconds, 300) for seconds in (0.02, 0.02 / 1.1))
         comparison = compare(recording(tpot=before, blocks=12), recording(tpot=after, curve=CURVE, blocks=12))
         said = " ".join((comparison.decision.headline, *comparison.decision.reasons, comparison.decision.action))
-        assert "witch" not in said
+        assert "without speculation at" not in said

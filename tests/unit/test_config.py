@@ -169,7 +169,7 @@ def test_any_text_is_a_listen_address_or_an_error_of_ours(text: str) -> None:
 def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Settings] = []
 
-    def remember(settings: Settings, _: object) -> int:
+    def remember(settings: Settings, *_: object) -> int:
         seen.append(settings)
         return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from builders import known
 from recordings import INF, histogram, lognormal
-from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Quantile, Sample, Shift
+from specdec_exporter.comparison import latency
+from specdec_exporter.comparison.latency import Quantile, Sample, Shift, quantile
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.policy import load_policy
 
@@ -23,12 +24,8 @@ latencies = st.lists(st.floats(0.0, 100.0, allow_subnormal=False), min_size=1, m
 some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*sorted(bounds), INF))
 
 
-def quantile(seen: Histogram, share: float) -> Quantile | None:
-    return distribution.quantile(seen, share)
-
-
 def tail_shift(now: Histogram, then: Histogram) -> Shift | None:
-    return distribution.tail_shift(Sample(now), Sample(then), POLICY)
+    return latency.tail_shift(Sample(now), Sample(then), POLICY)
 
 
 def test_an_empty_histogram_says_nothing() -> None:
@@ -48,32 +45,27 @@ def test_a_mean_of_nothing_but_zeros_is_none() -> None:
 @pytest.mark.parametrize(
     ("seen", "share", "found"),
     [
-        (histogram([0.015] * 1000 + [0.03] * 2000 + [9.0] * 1000, (0.01, 0.02, 0.04, INF)), 0.5, (0.03, 0.02, 0.04)),
-        (histogram([0.004] * 1000 + [0.02] * 100), 0.5, (None, 0.0, 0.01, "below_first_bucket")),
-        (histogram([0.02] * 900 + [100.0] * 100), 0.99, (None, 80.0, None, "above_last_bucket")),
+        (histogram([0.015] * 1000 + [0.03] * 2000 + [9.0] * 1000, (0.01, 0.02, 0.04, INF)), 0.5, (0.02, 0.04)),
+        (histogram([0.004] * 1000 + [0.02] * 100), 0.5, (None, 0.01)),
+        (histogram([0.02] * 900 + [100.0] * 100), 0.99, (80.0, None)),
+        (histogram([0.02] * 380), 0.99, (0.01, None)),
+        (histogram([0.02] * 381), 0.99, (0.01, 0.025)),
+        (histogram([0.02]), 0.5, (None, None)),
     ],
-    ids=["interpolated as in Prometheus", "first bucket", "last bucket"],
+    ids=["two ranks in one bucket", "first bucket", "last bucket", "too few", "enough", "one request"],
 )
 def test_a_quantile_has_its_boundaries(seen: Histogram, share: float, found: tuple[Any, ...]) -> None:
     assert quantile(seen, share) == Quantile(*found)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.95, 0.99])
-def test_too_few_requests_beyond_it_make_it_unresolvable(share: float) -> None:
-    needed = distribution.requests_needed(share)
-    values = [0.02 if i % 100 < 40 else 0.03 for i in range(needed)]
-    enough, few = known(quantile(histogram(values), share)), known(quantile(histogram(values[1:]), share))
-    assert enough.unresolvable is None
-    assert few.unresolvable == "too_few_requests"
-
-
 @given(latencies, some_bounds, st.sampled_from([0.01, 0.5, 0.9, 0.99]))
-def test_a_quantile_lies_within_its_boundaries(values: list[float], bounds: tuple[float, ...], share: float) -> None:
+def test_the_quantile_of_the_requests_lies_within_its_boundaries(
+    values: list[float], bounds: tuple[float, ...], share: float
+) -> None:
     found = known(quantile(histogram(values * 10, bounds), share))
-    assert (found.seconds is None) is (found.unresolvable is not None)
-    if found.seconds is not None:
-        assert found.low_seconds is not None
-        assert found.low_seconds <= found.seconds <= (found.high_seconds or INF)
+    own = sorted(values * 10)[max(math.ceil(share * 10 * len(values)), 1) - 1]
+    assert (0.0 if found.low_seconds is None else found.low_seconds) <= own
+    assert own <= (INF if found.high_seconds is None else found.high_seconds)
 
 
 # --- Tail ------------------------------------------------------------------------------------------------------------
@@ -129,8 +121,8 @@ def test_slow_requests_of_one_burst_need_not_be_a_worse_tail() -> None:
         return Sample(histogram([0.02] * (100 * len(slow) - sum(slow)) + [0.2] * sum(slow)), tuple(blocks))
 
     none, steady, burst = in_blocks(*[0] * 8), in_blocks(*[3] * 8), in_blocks(24, *[0] * 7)
-    assert known(distribution.tail_shift(steady, none, POLICY)).shifted
-    assert not known(distribution.tail_shift(burst, none, POLICY)).shifted
+    assert known(latency.tail_shift(steady, none, POLICY)).shifted
+    assert not known(latency.tail_shift(burst, none, POLICY)).shifted
 
 
 @given(latencies, latencies, some_bounds, some_bounds)

@@ -230,7 +230,7 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
     assert (status.measured, status.break_even.basis) == (None, "assumed")
     verdict = status.verdict
     assert (verdict.code, verdict.basis) == ("watch", "assumed")
-    assert verdict.headline == "Acceptance is good; whether it pays is not measured"
+    assert verdict.headline == "The measurement does not tell yet whether speculation pays"
     assert verdict.reasons[0] == (
         "speed-up not known: 30.0 requests are in decode at a time, the baseline has 1.0 to 1.0"
     )
@@ -312,6 +312,8 @@ def test_intervals_with_preemptions_are_left_out() -> None:
     run(state, server, 1, 3.0, preemptions=1.0)
     run(state, server, 10, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
+    ((_, totals),) = benefit(state).loads
+    assert totals.load.seconds == pytest.approx(20 * 15.0)
 
 
 def test_a_predictor_that_is_gone_has_no_measurement() -> None:

@@ -24,6 +24,7 @@ from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
 from recordings import E2E, LENGTHS, TPOT, TTFT
 from running import Predictor, predictor
+from specdec_exporter.baseline.blocks import Blocks
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.live import record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
@@ -33,7 +34,6 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
-from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load
 
 INF = float("inf")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
-from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Sample
+from specdec_exporter.comparison.latency import Sample, tail_shift
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import figures
@@ -36,7 +35,7 @@ def counts(histogram: Histogram) -> Counts:
 
 @given(now=histograms(), then=histograms())
 def test_the_verdict_and_compare_find_the_same_growth(now: Histogram, then: Histogram) -> None:
-    shift = known(distribution.tail_shift(Sample(now), Sample(then), load_policy()))
+    shift = known(tail_shift(Sample(now), Sample(then), load_policy()))
     growth = largest_growth(now, then, POLICY)
     if growth is None:
         assert shift.share == 0.0

@@ -19,7 +19,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.findings import curve_finding
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.policy import ResolvedPolicy, load_policy
+from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 
 POLICY = load_policy()
@@ -56,15 +56,15 @@ def without_speculation(seconds: float, requests: float = 5000) -> DecodingBasel
 def judged(
     state: StateName,
     seen: Figures | None,
-    policy: ResolvedPolicy,
+    name: str | None,
     k: int,
     baseline: DecodingBaseline | None = None,
 ) -> Verdict:
-    evidence = Evidence(state=state, figures=seen, method=policy.method, num_speculative_tokens=k, baseline=baseline)
+    evidence = Evidence(state=state, figures=seen, method=name, num_speculative_tokens=k, baseline=baseline)
     return judge(evidence, POLICY).verdict
 
 
-def method(name: str | None) -> ResolvedPolicy:
+def method(name: str | None) -> Policy:
     return POLICY.for_method(name)
 
 
@@ -85,7 +85,7 @@ def method(name: str | None) -> ResolvedPolicy:
     ],
 )
 def test_acceptance_is_judged_by_the_thresholds_of_its_method(name: str | None, rate: float, code: str) -> None:
-    verdict = judged("drafting", drafted(rate), method(name), 3)
+    verdict = judged("drafting", drafted(rate), name, 3)
     assert verdict.code == code
     assert f"acceptance {rate:.2f}" in " ".join(verdict.reasons)
     assert verdict.headline
@@ -98,7 +98,7 @@ def test_a_length_below_break_even_is_never_healthy_and_nothing_loses_on_a_guess
 ) -> None:
     policy = method(name)
     seen = drafted(rate, k=k)
-    verdict = judged("drafting", seen, policy, k)
+    verdict = judged("drafting", seen, name, k)
     assert seen.mean_acceptance_length is not None
     gain = seen.mean_acceptance_length - (1 + k * policy.acceptance_ratio_min)
     assert verdict.code in ("broken", "watch") or gain > -1e-9
@@ -118,27 +118,27 @@ def test_a_higher_acceptance_is_never_judged_worse(
 ) -> None:
     low, high = sorted((one, other))
     codes = [
-        judged("drafting", drafted(rate, seconds=seconds), method(name), 3, without_speculation(0.02)).code
+        judged("drafting", drafted(rate, seconds=seconds), name, 3, without_speculation(0.02)).code
         for rate in (low, high)
     ]
     assert RANK[codes[1]] <= RANK[codes[0]]
 
 
 def test_few_drafts_are_no_verdict() -> None:
-    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), method(None), 3).code == "unknown"
-    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts), method(None), 3).code == "healthy"
-    assert judged("drafting", None, method(None), 3).code == "unknown"
+    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), None, 3).code == "unknown"
+    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts), None, 3).code == "healthy"
+    assert judged("drafting", None, None, 3).code == "unknown"
 
 
 def test_text_that_repeats_itself_is_pointed_at() -> None:
-    reasons = " ".join(judged("drafting", drafted(0.995), method(None), 3).reasons)
+    reasons = " ".join(judged("drafting", drafted(0.995), None, 3).reasons)
     assert "repeats itself" in reasons
-    assert "repeats itself" not in " ".join(judged("drafting", drafted(0.995, k=1), method(None), 1).reasons)
+    assert "repeats itself" not in " ".join(judged("drafting", drafted(0.995, k=1), None, 1).reasons)
 
 
 @given(rate=st.floats(0, 1), k=st.integers(1, 16), name=st.sampled_from([None, *POLICY.methods]))
 def test_nobody_is_told_to_switch_off_or_to_lower_k_on_a_guess(rate: float, k: int, name: str | None) -> None:
-    verdict = judged("drafting", drafted(rate, k=k), method(name), k)
+    verdict = judged("drafting", drafted(rate, k=k), name, k)
     words = " ".join((verdict.headline, *verdict.reasons, verdict.action)).lower()
     assert "switch" not in words
     assert "lower k" not in words
@@ -165,7 +165,7 @@ def test_a_curve_that_is_lost_early_is_a_reason(curve: tuple[float, ...], words:
     assert (remark is None) is (words is None)
     if words is not None and remark is not None:
         assert words in remark.found
-        assert remark.found in judged("drafting", seen, method(None), 3).reasons
+        assert remark.found in judged("drafting", seen, None, 3).reasons
 
 
 def test_a_block_drafter_is_never_told_to_lower_k() -> None:
@@ -173,7 +173,7 @@ def test_a_block_drafter_is_never_told_to_lower_k() -> None:
     for name in ("dflash", "dspark"):
         for rate, curve in ((0.11, None), (0.2, None), (0.06, lost.per_position)):
             seen = drafted(rate, k=15, curve=curve)
-            verdict = judged("drafting", seen, method(name), 15)
+            verdict = judged("drafting", seen, name, 15)
             assert "ower k" not in " ".join((verdict.headline, verdict.action, *verdict.reasons))
         remark = curve_finding(lost, method(name))
         assert remark is not None
@@ -212,7 +212,7 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
     rate: float, seconds: float, speculative: bool, code: str
 ) -> None:
     baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=speculative)
-    verdict = judged("drafting", drafted(rate, seconds=seconds), method(None), 3, baseline)
+    verdict = judged("drafting", drafted(rate, seconds=seconds), None, 3, baseline)
     assert verdict.code == code
     told = f"{seconds / 0.02:.2f} times the baseline's" if code == "slower" else f"speed-up {0.02 / seconds:.2f}"
     assert told in verdict.reasons[0]
@@ -241,7 +241,7 @@ def test_more_load_than_at_baseline_explains_a_slower_service(
         seconds=10 * seen.seconds * more_requests,
         generation_tokens=10 * 50_000.0 * more_requests / more_tokens,
     )
-    assert judged("drafting", seen, method(None), 3, baseline).code == code
+    assert judged("drafting", seen, None, 3, baseline).code == code
 
 
 def asking(prompt_tokens: float, requests: float, **more: Any) -> Figures:
@@ -280,24 +280,22 @@ def test_a_verdict_against_a_baseline_of_other_prompts_says_so(
 
 def test_a_few_requests_tell_nothing_of_the_length_of_prompts() -> None:
     baseline = DecodingBaseline(0.02, 5000, speculative=False, mean_prompt_tokens=2000.0)
-    verdict = judged("drafting", asking(9000.0, 9, seconds=0.015), method(None), 3, baseline)
+    verdict = judged("drafting", asking(9000.0, 9, seconds=0.015), None, 3, baseline)
     assert not [reason for reason in verdict.reasons if "prompts" in reason]
 
 
 def test_harm_must_be_more_than_chance() -> None:
     few = drafted(0.3, seconds=0.03, requests=8)
-    assert judged("drafting", few, method(None), 3, without_speculation(0.02)).code == "watch"
+    assert judged("drafting", few, None, 3, without_speculation(0.02)).code == "watch"
     small_baseline = without_speculation(0.02, requests=5)
-    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, small_baseline).code == "not_paying"
-    assert judged("drafting", drafted(0.3, seconds=0.03), method(None), 3, without_speculation(0.02)).code == "harmful"
+    assert judged("drafting", drafted(0.3, seconds=0.03), None, 3, small_baseline).code == "not_paying"
+    assert judged("drafting", drafted(0.3, seconds=0.03), None, 3, without_speculation(0.02)).code == "harmful"
 
 
 @pytest.mark.parametrize("seconds", [None, 0.0])
 def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | None) -> None:
     seen = drafted(0.8, seconds=seconds)
-    assert judged("drafting", seen, method(None), 3, without_speculation(0.02)) == judged(
-        "drafting", seen, method(None), 3
-    )
+    assert judged("drafting", seen, None, 3, without_speculation(0.02)) == judged("drafting", seen, None, 3)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +309,7 @@ def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | No
     ],
 )
 def test_without_drafts_the_state_is_the_verdict(state: str, code: str) -> None:
-    verdict = judged(state, drafted(0.01), method(None), 3)  # type: ignore[arg-type]
+    verdict = judged(state, drafted(0.01), None, 3)  # type: ignore[arg-type]
     assert verdict.code == code
     assert verdict.action
 
@@ -330,7 +328,7 @@ BEFORE = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=True, me
     ],
 )
 def test_a_slower_service_says_whether_drafts_are_why(rate: float, headline: str) -> None:
-    verdict = judged("drafting", drafted(rate, seconds=0.0304), method(None), 3, BEFORE)
+    verdict = judged("drafting", drafted(rate, seconds=0.0304), None, 3, BEFORE)
     assert (verdict.code, verdict.basis, verdict.headline) == ("slower", "measured", headline)
     assert verdict.reasons[0] == "time per output token 30.4 ms over 1,000 requests, 1.52 times the baseline's"
     assert "speed-up" not in " ".join(verdict.reasons)
@@ -342,12 +340,12 @@ def test_a_speed_up_that_pays_does_not_hide_a_longer_tail_and_is_named() -> None
     tail = msgspec.structs.replace(
         drafted(0.8, seconds=0.0125), timed_within=((0.01, 700.0), (0.025, 800.0), (0.05, 1000.0))
     )
-    verdict = judged("drafting", tail, method(None), 3, before)
+    verdict = judged("drafting", tail, None, 3, before)
     assert verdict.code == "slower"
     assert verdict.headline == "Slower than before, not because of drafts: speculation still gives 1.60x"
     assert verdict.reasons[0].endswith("and 17% more of the requests than expected exceed 25 ms")
     within = msgspec.structs.replace(tail, timed_within=((0.01, 700.0), (0.025, 900.0), (0.05, 1000.0)))
-    assert judged("drafting", within, method(None), 3, before).code == "healthy"
+    assert judged("drafting", within, None, 3, before).code == "healthy"
 
 
 @given(slowdown=st.floats(0.5, 3), requests=st.floats(1, 1e6), rate=st.floats(0, 1))
@@ -355,7 +353,7 @@ def test_a_word_is_never_within_chance_of_itself_and_slower_never_hides_a_loss(
     slowdown: float, requests: float, rate: float
 ) -> None:
     seen = drafted(rate, seconds=0.02 * slowdown, requests=requests)
-    verdict = judged("drafting", seen, method(None), 3, BEFORE)
+    verdict = judged("drafting", seen, None, 3, BEFORE)
     assert verdict.code not in verdict.within_chance
     if verdict.code == "slower":
         assert rate >= POLICY.acceptance_ratio_min

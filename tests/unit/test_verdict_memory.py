@@ -10,15 +10,16 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import Clock, arguments, engine, snapshot
+from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.speculation.acceptance import Counts, effective_drafts
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import Basis
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.lastword import Remembered, remembered
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 
@@ -61,10 +62,11 @@ def changes(said: Sequence[str]) -> int:
 def test_drafts_are_worth_at_most_their_number_and_at_least_their_requests(
     drafts: float, requests: float, correlation: float
 ) -> None:
-    effective = effective_drafts(drafts, requests, correlation)
+    alike, unlike = replace(POLICY, draft_correlation=correlation), replace(POLICY, draft_correlation=0.0)
+    effective = alike.effective_drafts(drafts, requests)
     assert min(drafts, requests) * (1 - 1e-9) <= effective <= drafts
-    assert effective <= effective_drafts(drafts, 2 * requests, correlation)
-    assert effective_drafts(drafts, drafts, correlation) == effective_drafts(drafts, requests, 0) == drafts
+    assert effective <= alike.effective_drafts(drafts, 2 * requests)
+    assert alike.effective_drafts(drafts, drafts) == unlike.effective_drafts(drafts, requests) == drafts
 
 
 # --- one judgement ---

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
+from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.windows import SampleRing
 
 
 def drafts(value: float) -> Counts:

@@ -25,7 +25,7 @@ from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
 from fieldtools import tool
 from running import exporter, listening
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.serving.status import (
     BaselineStatus,
     EngineStatus,
@@ -39,7 +39,7 @@ from specdec_exporter.serving.status import (
 from specdec_exporter.speculation.benefit import Basis, BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.facts import StateName, WarningCount
+from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS

@@ -112,6 +112,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return datetime.fromisoformat(self.recorded_at).timestamp()
 
     @property
+    def speculates(self) -> bool:
+        """Whether anything was drafted."""
+        return bool(self.counts.draft_tokens or self.counts.drafts)
+
+    @property
+    def k(self) -> int | None:
+        """The number of speculative tokens; if not recorded, the number of positions."""
+        return self.num_speculative_tokens or len(self.counts.accepted_per_position) or None
+
+    @property
     def adaptive_verification(self) -> bool:
         """Whether its command made vLLM verify only part of each draft: it counts all of it as drafted."""
         return bool(deployment_of(self.context.command).adaptive_verification)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from specdec_exporter.baseline.blocks import MAX_BLOCKS
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
@@ -26,7 +27,6 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS, PREFIXES
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.blocks import MAX_BLOCKS
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.yamlfile import number_of

@@ -42,10 +42,10 @@ def analyze(
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
     recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``last_seconds`` before the last
     recognised line count, and the lines of the last start. ``trust`` as for :class:`LogScanner`.
-    Returns the exit code: 0, even if no line was recognised (the report gives possible reasons); 1 if the last start of
+    Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if the last start of
     the server failed, or if an input could not be read to its end. Such an input is named on ``stderr`` and the others
-    are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if
-    ``last_seconds`` is given and no line has a time.
+    are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if ``last_seconds`` is given
+    and no line has a time.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin, trust=trust)
@@ -58,7 +58,9 @@ def analyze(
         stdout.flush()
     except BrokenPipeError:
         discard(stdout)
-    return 1 if inputs.failed or failed_start else 0
+    if inputs.failed or failed_start:
+        return 1
+    return 0 if inputs.counters.matched_lines else 2
 
 
 def _documented(event: Event) -> Event:

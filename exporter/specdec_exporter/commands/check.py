@@ -44,8 +44,6 @@ def command(
     with its log and its baseline. A pod with the sidecar needs nothing else:
 
     kubectl exec POD -c specdec-exporter -- specdec-exporter check http://127.0.0.1:10409
-
-    Exit codes: 0 everything passed, 2 there are warnings, 1 something failed.
     """
     from specdec_exporter.commands.livecheck import check
     from specdec_exporter.commands.recording import stop_at_signals

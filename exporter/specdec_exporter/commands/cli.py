@@ -7,12 +7,13 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from specdec_exporter import __version__
 from specdec_exporter.commands import PROG
 from specdec_exporter.errors import SpecdecError
 
-COMMANDS = ("analyze", "baseline", "check", "compare", "doctor", "healthcheck", "serve")
+COMMANDS = ("analyze", "baseline", "check", "compare", "completion", "doctor", "healthcheck", "serve")
 BAD_USAGE = 64  # EX_USAGE of sysexits.h; check and doctor end with 2 for warnings
 _INTERRUPTED = 130
 
@@ -32,7 +33,14 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"specdec_exporter.commands.{cmd_name}").command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        serve = self.get_command(ctx, "serve")
+        return found + serve.shell_complete(click.Context(serve, parent=ctx), incomplete) if serve else found
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:  # a shell asks what may come: any command
+            return super().parse_args(ctx, args)
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
             args = ["serve", *args]
         return super().parse_args(ctx, args)
@@ -44,6 +52,8 @@ def cli() -> None:
     """Tell whether vLLM's speculative decoding pays off: metrics, verdict and status page for a predictor.
 
     The default command is serve.
+
+    Exit codes of all commands: 0 good, 2 there are warnings, 1 failed, 64 bad usage.
     """
 
 

@@ -47,8 +47,6 @@ def command(
 
     Before a deployment: doctor --args "vllm serve MODEL ..." --release 0.32.0, or doctor --manifest FILE. After a
     start: doctor --predictor.log-path FILE. On a running server: doctor URL.
-
-    Exit codes: 0 nothing to do, 2 there are warnings, 1 something cannot work.
     """
     if arguments is None and manifest is None and not predictor_log_path and url is None:
         raise click.UsageError("give at least one of --args, --manifest, --predictor.log-path and URL")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from specdec_exporter import __version__, config
 from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import DURATION, INTERVAL, LISTEN_ADDRESS, URL, Checked, flag, option
+from specdec_exporter.commands.streams import complain
 
 # Flags whose setting has another section or name than the flag.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
@@ -27,6 +32,21 @@ def overrides(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         section, _, rest = _SECTIONS.get(key) or key.partition("_")
         sections.setdefault(section, {})[_SETTINGS.get(rest, rest)] = value
     return sections
+
+
+# Read elsewhere: by cli.py, and for the log from the Kubernetes API.
+_OTHER_VARIABLES: Final = ("SPECDEC_TRACEBACK", "SPECDEC_PREDICTOR_CONTAINER")
+# Kubernetes sets these for a Service whose name begins with specdec.
+_OF_A_SERVICE: Final = re.compile(r"SPECDEC_\w*?(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
+
+
+def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each variable that looks like one of ours and is none."""
+    names = [*known, *_OTHER_VARIABLES]
+    for variable in sorted(environment):
+        if variable.startswith("SPECDEC_") and variable not in names and not _OF_A_SERVICE.fullmatch(variable):
+            meant = get_close_matches(variable, names, n=1)
+            yield f"{variable} means nothing here" + (f": did you mean {meant[0]}?" if meant else "")
 
 
 @click.command("serve")
@@ -114,8 +134,11 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     settings = load()
     from specdec_exporter.serving import serve
 
+    own = click.get_current_context().command.params
+    unknown = tuple(unknown_variables(os.environ, (str(each.envvar) for each in own if each.envvar)))
     if not config_check:
-        return serve.run(settings, load)
+        return serve.run(settings, load, unknown)
+    complain(unknown, sys.stderr)
     asyncio.run(serve.check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
     return 0

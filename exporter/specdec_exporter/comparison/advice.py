@@ -1,169 +1,224 @@
-"""What to run, of several recordings: the fastest at the load that was recorded most, or a k by load. Pure."""
+"""What to run, of several recordings: the fastest at the load that was recorded most, or vLLM's k by load. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison.byload import Line
-from specdec_exporter.comparison.choice import Choice, is_gain, stops_paying
+from specdec_exporter.comparison.byload import AtLoad, stops_paying
 from specdec_exporter.comparison.decision import in_words, times
-from specdec_exporter.comparison.schedule import Plan, limits, plan
+from specdec_exporter.predictor import speculativeconfig
+from specdec_exporter.predictor.versions import parse_release
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
 
-AdviceCode = Literal["use", "off", "undecided", "record_more", "unknown"]
-_TEN = 10.0
+AdviceCode = Literal["use", "off", "undecided"]
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What to run at the load that was recorded most (``concurrency``), of the loads at which a speed-up is known.
 
-    ``recording``, ``method`` and ``num_speculative_tokens`` are of what to run there; k is 0 for no speculation, and
-    ``null`` where it is not known what to run. ``speedup`` is its speed-up at this load, or that of the fastest
-    recording if none is to run. ``stops_paying_at`` is the concurrency at which even the fastest falls below 1.
-    ``speculative_config`` is the value of ``--speculative-config``, ``null`` unless ``code`` is ``use``. ``outlook``
-    says where speculation pays, ``action`` what to do next, and ``reasons`` what else to know.
+    ``recording`` and ``num_speculative_tokens`` are of what to run there; k is 0 for no speculation, and ``null`` where
+    it is not known what to run. ``speedup`` is that of the recording to run, or of the fastest one if none is to run.
+    ``stops_paying_at`` is the concurrency at which even the fastest falls below 1. ``speculative_config`` is the value
+    of ``--speculative-config``, ``null`` unless ``code`` is ``use``. ``headline`` says what to run and what it gains,
+    ``outlook`` where speculation pays, ``action`` what to do next, and ``note`` what else to know.
     """
 
     code: AdviceCode
     concurrency: float | None = None
     recording: str | None = None
-    method: str | None = None
     num_speculative_tokens: int | None = None
     speedup: Estimate | None = None
     stops_paying_at: Estimate | None = None
     speculative_config: dict[str, Any] | None = None
     headline: str
     outlook: str
-    reasons: tuple[str, ...] = ()
     action: str
+    note: str | None = None
 
 
-def advise(
-    choices: Sequence[Choice], lines: Mapping[str, Line], recordings: Mapping[str, Baseline], policy: Policy
-) -> Advice:
-    """Say what to run; ``lines`` and ``recordings`` are by name."""
-    present = max((each for each in choices if each.best), key=lambda each: each.recorded_seconds, default=None)
-    unknown = tuple(_unknown(choices, lines))
-    if present is None or present.best is None or present.fastest is None:
-        return Advice(
-            code="unknown",
-            headline="It is not known what to run: no recording ran near a load of the one without speculation.",
-            outlook=_where(lines.values()),
-            action="Record all at the same loads, for at least ten minutes each.",
-        )
-    if present.unjudged:
-        here, unjudged = _here(present), [lines[name] for name in present.unjudged]
-        return Advice(
-            code="record_more",
-            headline=f"Record more: {in_words(map(called, unjudged))} may be the fastest, but is not known {here}.",
-            outlook=f"{_where(unjudged)} Its time per output token is the lowest, or was not recorded.",
-            reasons=unknown,
-            action=f"Record {in_words(present.unjudged)} {here} too, or the one without speculation at its load.",
-        )
-    known = next(run for run in _runs(choices) if present in run)
-    found = plan(known, present, lines, recordings)
-    code = _code(present, known, found, policy.latency.speedup_min)
-    line = lines[present.recording] if present.recording else None
-    best = f"{called(lines[present.fastest])}, {times(present.best)} {_here(present)}"
+def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: Policy) -> Advice:
+    """Say what to run; ``recordings`` are those with speculation, by name."""
+    present = max((each for each in loads if each.speedups), key=lambda each: each.recorded_seconds, default=None)
+    if present is None or present.fastest is None or present.unjudged:
+        return _record_more(present, recordings)
+    known = _known_around(present, loads)
+    best, least = present.speedups[present.fastest], policy.latency.speedup_min
     common: dict[str, Any] = {
-        "code": code,
         "concurrency": present.concurrency,
-        "speedup": present.best,
+        "speedup": present.speedups[present.recording or present.fastest],
         "stops_paying_at": stops_paying(known),
         "outlook": _outlook(known),
-        "reasons": unknown + (found.notes if code == "use" else ()),
     }
-    if code == "off":
-        action = "Look at the acceptance, the temperature and the load."
-        headline = f"Run no speculation: the best is {best}."
-        return Advice(**common, num_speculative_tokens=0, headline=headline, action=action)
-    if code == "undecided":
-        headline = f"It is not decided what to run: {best}."
-        return Advice(**common, headline=headline, action="Record longer, then compare again.")
-    return Advice(**common | _use(present, known, found, line))
-
-
-def _use(present: Choice, known: Sequence[Choice], found: Plan, line: Line | None) -> dict[str, Any]:
-    """Return the fields of advice to speculate; ``line``: what runs at the load that was recorded most."""
-    what = f"k by load ({limits(found.ranges)})" if found.ranges else called(line) if line else ""
-    fields: dict[str, Any] = {"headline": f"Run {what}: {_gains(present, known)}.", "action": found.action}
-    fields |= {"speculative_config": found.config, "num_speculative_tokens": 0}
-    if line is not None:
-        fields |= {"recording": line.recording, "method": line.method, "speedup": present.speedup}
-        fields["num_speculative_tokens"] = line.num_speculative_tokens
-    return fields
-
-
-def _code(present: Choice, known: Sequence[Choice], found: Plan, least: float) -> Literal["use", "off", "undecided"]:
-    speedup, best = present.speedup, present.best
-    if speedup is not None and is_gain(speedup) and speedup.value >= least:
-        return "use"
-    if found.ranges and any(is_gain(each.speedup) for each in known):
-        return "use"
-    return "off" if best is not None and best.high is not None and best.high < least else "undecided"
-
-
-def _here(choice: Choice) -> str:
-    return f"at {shown(choice.concurrency)} requests in decode"
-
-
-def called(line: Line) -> str:
-    """Return what a recording is called: ``k3.yaml (eagle3, k = 3)``."""
-    k = f", k = {line.num_speculative_tokens}" if line.num_speculative_tokens else ""
-    return f"{line.recording} ({line.method or 'method unknown'}{k})"
-
-
-def _runs(choices: Sequence[Choice]) -> list[list[Choice]]:
-    """Return the runs of neighbouring loads at which it is known what to run."""
-    return [list(run) for known, run in groupby(choices, key=lambda each: each.known) if known]
-
-
-def _gains(present: Choice, known: Sequence[Choice]) -> str:
-    """Return the speed-up at the load that was recorded most, then at the ends of the loads at which drafts run."""
-    drafting = [each for each in known if each.speedup]
-    ends = [each for each in (drafting[0], drafting[-1]) if each is not present]
-    found = [f"{times(present.speedup)} at {shown(present.concurrency)}"] * (present in drafting)
-    found += dict.fromkeys(f"{times(each.speedup).split()[0]} at {shown(each.concurrency)}" for each in ends)
-    return ", ".join((f"{found[0]} requests in decode", *found[1:]))
-
-
-def _where(lines: Iterable[Line]) -> str:
-    return " ".join(
-        f"{line.recording} ran at about {shown(line.concurrency)} requests in decode."
-        if line.concurrency
-        else f"{line.recording} has no step times."
-        for line in lines
+    ranges, note = _by_load(known, _drafting(known, recordings))
+    if _pays(present, present.recording, least) or (ranges and _pay_somewhere(known)):
+        return Advice(code="use", **common, **_use(present, known, recordings, ranges), note=note)
+    off = best.high is not None and best.high < least
+    found = "Run no speculation: the best is" if off else "It is not decided what to run:"
+    return Advice(
+        code="off" if off else "undecided",
+        **common,
+        num_speculative_tokens=0 if off else None,
+        headline=f"{found} {called(recordings[present.fastest])}, {times(best)} {_at(present)}.",
+        action="Look at the acceptance and the load." if off else "Record longer, then compare again.",
     )
 
 
-def _unknown(choices: Sequence[Choice], lines: Mapping[str, Line]) -> Iterator[str]:
-    """Yield the loads at which it is not known what to run, and why."""
-    for each in choices:
-        here = f"At {shown(each.concurrency)} requests in decode it is not known what to run"
-        if each.best is None:
-            yield f"{here}: it was recorded only with speculation, or only without."
-        elif each.unjudged:
-            unjudged = in_words(called(lines[name]) for name in each.unjudged)
-            yield f"{here}: {unjudged} may be faster, but ran elsewhere."
+def _known_around(present: AtLoad, loads: Sequence[AtLoad]) -> list[AtLoad]:
+    """Return the neighbouring loads at which it is known what to run: beyond them nothing is advised."""
+    runs = [list(run) for is_known, run in groupby(loads, key=lambda each: each.known) if is_known]
+    return next(run for run in runs if present in run)
 
 
-def _outlook(known: Sequence[Choice]) -> str:
+def _drafting(known: Sequence[AtLoad], recordings: Mapping[str, Baseline]) -> list[Baseline]:
+    """Return the recordings that are to run at some load."""
+    chosen = {each.recording for each in known}
+    return [each for name, each in recordings.items() if name in chosen]
+
+
+def _use(
+    present: AtLoad, known: Sequence[AtLoad], recordings: Mapping[str, Baseline], ranges: Sequence[Range]
+) -> dict[str, Any]:
+    """Return the fields of advice to speculate: k by load, or what runs at the load that was recorded most."""
+    one = None if present.recording is None else recordings[present.recording]
+    server = max(_drafting(known, recordings), key=lambda each: each.k or 0) if ranges or one is None else one
+    config = _config(server, ranges)
+    what = f"k by load ({_limits(ranges)})" if ranges else called(server)
+    gains = _gains([(each, each.recording if ranges else present.recording) for each in known])
+    return {
+        "recording": present.recording,
+        "num_speculative_tokens": one.k if one else 0,
+        "speculative_config": config,
+        "headline": f"Run {what}: {gains}.",
+        "action": _next_step(config),
+    }
+
+
+def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> Advice:
+    """Advise nothing: what may be the fastest ran at other loads."""
+    unknown = [recordings[name] for name in (present.unjudged if present else recordings)]
+    here, names = _at(present) if present else "at a load without speculation", in_words(each.name for each in unknown)
+    loads = [sum((each for each in one.intervals if each.ran), Load(0.0, Counts())).concurrency for one in unknown]
+    return Advice(
+        code="undecided",
+        concurrency=present.concurrency if present else None,
+        headline=f"Record more: the fastest may be {in_words(map(called, unknown))}, not known {here}.",
+        outlook=" ".join(
+            f"{one.name} ran at about {load:.1f} requests in decode." if load else f"{one.name} has no step times."
+            for one, load in zip(unknown, loads, strict=True)
+        ),
+        action=f"Record {names} {here} too, or the one without speculation at the load of {names}.",
+    )
+
+
+def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
+    """Whether a recording pays at a load, beyond chance and by ``least``."""
+    found = at.speedups.get(name) if name is not None else None
+    return found is not None and found.low is not None and found.low > 1.0 and found.value >= least
+
+
+def _pay_somewhere(loads: Sequence[AtLoad]) -> bool:
+    return any(_pays(each, each.recording) for each in loads)
+
+
+def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
+    """Return the speed-up of what is to run at the ends of the loads at which it drafts."""
+    found = [(at.speedups[name], at) for at, name in runs if name is not None and name in at.speedups]
+    ends = (f"{times(speedup)} at {at.concurrency:.1f}" for speedup, at in found[:1] + found[1:][-1:])
+    return f"{', '.join(ends)} requests in decode"
+
+
+def _outlook(known: Sequence[AtLoad]) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
     if found := stops_paying(known):
-        low, high = ("?" if end is None else shown(end) for end in (found.low, found.high))
-        return f"Above about {shown(found.value)} ({low} to {high}) requests in decode speculation stops paying."
-    paying = [shown(each.concurrency) for each in known if is_gain(each.best)]
-    loads = "every load" if len(paying) == len(known) else ", ".join(paying) or "no load"
-    compared = ", ".join(shown(each.concurrency) for each in known)
-    return f"Of {compared} requests in decode, speculation is shown to pay at {loads}."
+        low, high = ("?" if end is None else f"{end:.1f}" for end in (found.low, found.high))
+        return f"Above about {found.value:.1f} ({low} to {high}) requests in decode speculation stops paying."
+    paying = ", ".join(f"{each.concurrency:.1f}" for each in known if _pays(each, each.fastest))
+    compared = ", ".join(f"{each.concurrency:.1f}" for each in known)
+    return f"Of {compared} requests in decode, speculation is shown to pay at {paying or 'none'}."
 
 
-def shown(concurrency: float) -> str:
-    """Return a number of requests in decode: ``2.4``, ``24``."""
-    return f"{concurrency:.1f}" if concurrency < _TEN else f"{concurrency:.0f}"
+def _next_step(config: dict[str, Any] | None) -> str:
+    if config is None:
+        return "Its method or k is not known: record with --predictor.log-path."
+    if speculativeconfig.lacks_draft_model(config):
+        return 'Add "model", the draft model or head: no recorded --command names it.'
+    return "Run it, record it, and compare again."
+
+
+def _at(load: AtLoad) -> str:
+    return f"at {load.concurrency:.1f} requests in decode"
+
+
+def called(recording: Baseline) -> str:
+    """Return what a recording is called: ``k3.yaml (eagle3, k = 3)``."""
+    k = f", k = {recording.k}" if recording.k else ""
+    return f"{recording.name} ({recording.method or 'method unknown'}{k})"
+
+
+# --- vLLM's configuration ---------------------------------------------------------------------------------------------
+
+
+class Range(NamedTuple):
+    """Batch sizes from ``first`` to ``last``, and their k: vLLM's ``num_speculative_tokens_per_batch_size``."""
+
+    first: int
+    last: int
+    k: int
+
+
+def _config(recording: Baseline, ranges: Sequence[Range]) -> dict[str, Any] | None:
+    """Return the ``--speculative-config`` of a recording, as its command or else its method and k say; with ranges."""
+    given = speculativeconfig.given_config(recording.context.command)
+    if given and not ranges:
+        return given
+    return speculativeconfig.config_for(given, recording.method, recording.k, schedule=ranges) if recording.k else None
+
+
+def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
+    """Return k by load if it differs and vLLM can do it, and what to know about that."""
+    ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
+    if not drafting or len(ranges) <= 1:
+        return (), None
+    if why := _one_k_because(drafting):
+        return (), f"What is fastest differs by load, but {why}: one configuration serves all loads."
+    last = ranges[-1]
+    return ranges, f"Beyond {last.last} requests it is not known what to run: vLLM keeps k = {last.k} there."
+
+
+def _one_k_because(drafting: Sequence[Baseline]) -> str | None:
+    """Return why vLLM cannot choose among these by load; ``None`` if it can."""
+    commands = [each.context.command for each in drafting]
+    given = zip(map(speculativeconfig.given_config, commands), drafting, strict=True)
+    drafters = {
+        msgspec.json.encode(speculativeconfig.config_for(one, each.method, 1), order="sorted") for one, each in given
+    }
+    if len(drafters) > 1 or not all(each.k for each in drafting):
+        return "not in k alone"
+    version = max(drafting, key=lambda each: each.recorded_at).vllm_version
+    parallel = any(map(speculativeconfig.is_data_parallel, commands))
+    if speculativeconfig.has_schedule(parse_release(version) if version else None, data_parallel=parallel):
+        return None
+    return f"vLLM {version or '(release unknown)'}{' with data parallel engines' if parallel else ''} takes one k"
+
+
+def schedule(loads: Sequence[AtLoad], ks: Mapping[str | None, int]) -> tuple[Range, ...]:
+    """Return the k of each range of batch sizes, which ends at the last load where that k was chosen."""
+    found: list[Range] = []
+    for name, run in groupby(loads, key=lambda each: each.recording):
+        first, last = found[-1].last + 1 if found else 1, round([*run][-1].concurrency)
+        if last >= first:  # no batch is smaller than 1
+            found.append(Range(first, last, ks[name]))
+    return tuple(found)
+
+
+def _limits(ranges: Sequence[Range]) -> str:
+    """Return ``3 up to 16, 1 up to 32 requests``."""
+    return f"{', '.join(f'{each.k} up to {each.last}' for each in ranges)} requests"

@@ -6,22 +6,17 @@ recorded or not known; at both ends of an interval it means that chance is not k
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline, Context
-from specdec_exporter.comparison.acceptance import AcceptanceChange, acceptance_change, acceptance_of
+from specdec_exporter.comparison.acceptance import acceptance_change, acceptance_of
 from specdec_exporter.comparison.decision import Decision, decide
-from specdec_exporter.comparison.latency import SLIS, LatencyComparison, Sli, compare_latency
-from specdec_exporter.comparison.likeness import (
-    Flag,
-    flags,
-    refuse_other_minutes,
-    refuse_unlike,
-    sample_of,
-    speculates,
-)
-from specdec_exporter.comparison.traffic import conditions, difference, requests_of, traffic_of
-from specdec_exporter.speculation.acceptance import mean_draft_length, ratio
+from specdec_exporter.comparison.latency import SLIS, LatencyComparison, compare_latency
+from specdec_exporter.comparison.likeness import Flag, flags, refuse_other_minutes, refuse_other_model
+from specdec_exporter.comparison.traffic import difference, requests_of, traffic_of
+from specdec_exporter.speculation.acceptance import mean_draft_length
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
@@ -47,8 +42,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     num_speculative_tokens: int | None
     requests: float | None
     requests_per_second: float | None
-    requests_in_flight: float | None
     generation_tokens_per_second: float | None
+    requests_in_flight: float | None
     mean_prompt_tokens: float | None
     mean_generation_tokens: float | None
     preemptions: float | None
@@ -57,33 +52,34 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures | None
 
 
+_FACTS: Final = Side.__struct_fields__[: Side.__struct_fields__.index("requests")]  # as a recording has them
+
+
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
-    """Three speed-ups of the candidate, and what its drafts cost. Only ``realised`` is known without step times.
+    """The speed-ups of the candidate's decoding, and what its drafts cost; ``null`` without step times.
 
-    ``at_like_load`` is of decoding, at the load and the prompts per second that the candidate had; it is the one that
-    is judged. ``concurrency`` is that load: the mean requests in decode, per engine. ``compared_ratio`` is the share of
-    the candidate's decoding at loads near those of the baseline, which the figures are of. ``closed_loop`` is what a
-    fixed number of clients gets. ``realised`` is baseline mean / candidate mean of ``realised_from``, as recorded.
+    ``at_like_load`` is at the load and the prompts per second that the candidate had; it is the one that is judged.
+    ``concurrency`` is that load: the mean requests in decode, per engine. ``compared_ratio`` is the share of the
+    candidate's decoding at loads near those of the baseline, which the figures are of. ``closed_loop`` is what a fixed
+    number of clients gets.
 
-    ``draft_cost_ratio`` is the cost of one more draft token over a step without drafts: the acceptance that breaks
-    even, and with it the mean acceptance length. ``null`` unless the candidate alone speculates.
+    ``break_even_acceptance_ratio`` is also the cost of one more draft token over a step without drafts. It and the mean
+    acceptance length that breaks even are ``null`` unless the candidate alone speculates.
     """
 
-    realised: Estimate | None
-    realised_from: Sli | None
-    at_like_load: Estimate | None
-    closed_loop: Estimate | None
-    concurrency: float | None
-    compared_ratio: float | None
-    draft_cost_ratio: Estimate | None
-    break_even_acceptance_ratio: Estimate | None
-    break_even_acceptance_length: Estimate | None
+    at_like_load: Estimate | None = None
+    closed_loop: Estimate | None = None
+    concurrency: float | None = None
+    compared_ratio: float | None = None
+    break_even_acceptance_ratio: Estimate | None = None
+    break_even_acceptance_length: Estimate | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
 
-    ``paired``: both recordings are of the same minutes. ``acceptance_change`` is ``null`` unless both speculate.
+    ``paired``: both recordings are of the same minutes. ``acceptance_change``: see
+    :func:`~specdec_exporter.comparison.acceptance.acceptance_change`.
     """
 
     baseline: Side
@@ -91,7 +87,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     paired: bool
     latencies: tuple[LatencyComparison, ...]
     speedup: Speedup
-    acceptance_change: AcceptanceChange | None
+    acceptance_change: Estimate | None
     flags: tuple[Flag, ...]
     decision: Decision
 
@@ -101,48 +97,38 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
 
     Raises :class:`~specdec_exporter.errors.ComparisonError` if they cannot be compared: two models, other minutes.
     """
-    refuse_unlike(baseline, candidate)
+    refuse_other_model(baseline, candidate)
     if paired:
         refuse_other_minutes(baseline, candidate, policy)
     traffic = difference(baseline, candidate, policy, paired=paired)
-    measured = at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
-    found = conditions(traffic, measured.speedup if measured else None, paired=paired)
+    measured = _at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
+    like_load = measured.speedup if measured else None
     latencies = tuple(
-        compare_latency(sli, sample_of(baseline, sli), sample_of(candidate, sli), policy, found[sli]) for sli in SLIS
+        compare_latency(sli, baseline, candidate, traffic, policy, like_load=like_load, paired=paired) for sli in SLIS
     )
-    flagged = flags(baseline, candidate, traffic, policy, like_load=measured is not None)
-    change = acceptance_change(baseline, candidate, flagged, policy)
     before, after = side_of(baseline, policy), side_of(candidate, policy)
+    change, speculates = acceptance_change(baseline, candidate, policy), (baseline.speculates, candidate.speculates)
     return Comparison(
         baseline=before,
         candidate=after,
         paired=paired,
         latencies=latencies,
-        speedup=_speedup(latencies, before.figures, after.figures, measured),
+        speedup=_speedup(measured, before.figures, after.figures),
         acceptance_change=change,
-        flags=flagged,
-        decision=decide(
-            latencies,
-            speculates=(speculates(baseline), speculates(candidate)),
-            measured=measured,
-            preemptions=(baseline.counts.preemptions or 0.0, candidate.counts.preemptions or 0.0),
-            acceptance=change,
-            shared=traffic.shared,
-            flags=len(flagged),
-            policy=policy.latency,
-        ),
+        flags=flags(baseline, candidate, traffic, policy),
+        decision=decide(latencies, measured, change, policy, speculates=speculates),
     )
 
 
-def at_like_load(
-    baseline: Baseline, candidate: Baseline, policy: Policy, *, recorded_in_both: bool = False, paired: bool = False
+def _at_like_load(
+    baseline: Baseline, candidate: Baseline, policy: Policy, *, recorded_in_both: bool, paired: bool
 ) -> Measured | None:
     """Return how much faster ``candidate`` decodes than ``baseline`` at like load; ``None`` if that is not known.
 
     If the baseline speculates, only the speed-ups mean something. ``recorded_in_both`` leaves out loads that the
     baseline did not have: where the loads differ, the line of its step times may bend between them.
     """
-    plain = step_times(baseline.intervals, policy, per_token=speculates(baseline))
+    plain = step_times(baseline.intervals, policy, per_token=baseline.speculates)
     if plain is None:
         return None
     low, high = plain.loads
@@ -153,58 +139,31 @@ def at_like_load(
 def side_of(recording: Baseline, policy: Policy) -> Side:
     """Return the figures of one recording."""
     counts, seconds, k = recording.counts, recording.duration_seconds, recording.num_speculative_tokens
-    requests, traffic = requests_of(recording), traffic_of(recording)
     accepted, partly = acceptance_of(recording, policy), recording.adaptive_verification
     length = mean_draft_length(counts.draft_tokens, counts.drafts)
+    facts: dict[str, Any] = {name: getattr(recording, name) for name in _FACTS}
+    facts |= {name: each.value if each else None for name, each in traffic_of(recording)._asdict().items()}
     return Side(
-        name=recording.name,
-        recorded_at=recording.recorded_at,
-        duration_seconds=seconds,
-        interrupted=recording.interrupted,
-        context=recording.context,
-        vllm_version=recording.vllm_version,
-        model_name=recording.model_name,
-        method=recording.method,
-        num_speculative_tokens=k,
-        requests=requests,
-        requests_per_second=ratio(requests, seconds),
-        requests_in_flight=traffic.in_flight and traffic.in_flight.value,
-        generation_tokens_per_second=ratio(counts.generation_tokens, seconds),
-        mean_prompt_tokens=traffic.prompt_tokens and traffic.prompt_tokens.value,
-        mean_generation_tokens=traffic.generation_tokens and traffic.generation_tokens.value,
+        **facts,
+        requests=requests_of(recording),
         preemptions=counts.preemptions,
         acceptance_ratio=None if partly else accepted,
         mean_acceptance_length=accepted.scaled(length, 1.0) if accepted and length else None,
-        figures=figures(counts, k, "metrics", seconds, adaptive_verification=partly) if speculates(recording) else None,
+        figures=figures(counts, k, "metrics", seconds, adaptive_verification=partly) if recording.speculates else None,
     )
 
 
-def _speedup(
-    latencies: tuple[LatencyComparison, ...], before: Figures | None, after: Figures | None, measured: Measured | None
-) -> Speedup:
-    """Time per output token exists since 0.11.0; before, the realised speed-up is of the whole request."""
-    realised = next(
-        (each for each in latencies if each.sli != "time_to_first_token" and each.mean_ratio is not None), None
-    )
-    cost, even_length = _break_even(measured, after) if measured and after and not before else (None, None)
+def _speedup(measured: Measured | None, before: Figures | None, after: Figures | None) -> Speedup:
+    """Return the speed-ups; where the acceptance rate is withheld, so is the one that breaks even, but no length."""
+    if measured is None:
+        return Speedup()
+    cost = measured.draft_cost_ratio if after and not before else None
+    length = mean_draft_length(after.draft_tokens, after.drafts) if after else None
     return Speedup(
-        realised=realised.mean_ratio.inverse() if realised and realised.mean_ratio else None,
-        realised_from=realised.sli if realised else None,
-        at_like_load=measured.speedup if measured else None,
-        closed_loop=measured.closed_loop if measured else None,
-        concurrency=measured.concurrency if measured else None,
-        compared_ratio=measured.compared_ratio if measured else None,
-        draft_cost_ratio=cost,
-        break_even_acceptance_ratio=cost,
-        break_even_acceptance_length=even_length,
+        at_like_load=measured.speedup,
+        closed_loop=measured.closed_loop,
+        concurrency=measured.concurrency,
+        compared_ratio=measured.compared_ratio,
+        break_even_acceptance_ratio=cost if after and after.acceptance_ratio is not None else None,
+        break_even_acceptance_length=cost.scaled(length, 1.0) if cost and length else None,
     )
-
-
-def _break_even(measured: Measured, drafted: Figures) -> tuple[Estimate | None, Estimate | None]:
-    """Return the cost of one more draft token, and the mean acceptance length that breaks even.
-
-    Where the acceptance rate is withheld, so is the cost: both are per draft token as counted. The length is not.
-    """
-    cost, length = measured.draft_cost_ratio, mean_draft_length(drafted.draft_tokens, drafted.drafts)
-    even_length = cost.scaled(length, 1.0) if cost and length else None
-    return (None if drafted.acceptance_ratio is None else cost), even_length

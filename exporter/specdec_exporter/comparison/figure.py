@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.chance import Estimate, Spread, batches, of_batches, ratio_of_sums, stalled
 from specdec_exporter.speculation.policy import ChancePolicy
-
-Part = tuple[float, float]
 
 
 class Figure(NamedTuple):
     """The ratio of two sums over a recording, and both sums of each of its blocks of time."""
 
     value: float
-    parts: tuple[Part, ...]
+    parts: tuple[tuple[float, float], ...]
 
     def spread(self, policy: ChancePolicy) -> Spread:
         """Return the value with the error that its batches show; not known where one stall decides."""
@@ -32,30 +31,26 @@ def ratio(
 
     ``paired``: both are of the same minutes, so each batch is left out of both at once. A burst is then in both.
     """
-    if after is None or before is None or not 0.0 < before.value < math.inf:
-        return None
-    value = after.value / before.value
-    if not 0.0 < value < math.inf:
+    value = acceptance.ratio(after.value, before.value) if after and before else None
+    if after is None or before is None or not value:
         return None
     found = _of_pairs(after, before, policy) if paired else after.spread(policy) / before.spread(policy)
     return Spread(value, found.error, found.freedom).of_two_runs(policy) if found else Estimate(value, None, None)
 
 
-_Pair = tuple[Sequence[Part], Sequence[Part]]
-
-
 def _of_pairs(after: Figure, before: Figure, policy: ChancePolicy) -> Spread | None:
-    one, other = batches(after.parts, policy), batches(before.parts, policy)
+    one, other = ([_sums(batch) for batch in batches(each.parts, policy)] for each in (after, before))
     if len(one) != len(other):
         return None
-    return of_batches(list(zip(one, other, strict=True)), _quotient, policy)
+    return of_batches([(*then, *now) for now, then in zip(one, other, strict=True)], _quotient, policy)
 
 
-def _quotient(pairs: Sequence[_Pair]) -> float | None:
-    above, below = (_sum_ratio([part for pair in pairs for part in pair[side]]) for side in (0, 1))
-    return above / below if above and below else None
+def _quotient(rows: Sequence[Sequence[float]]) -> float | None:
+    """Return the ratio of the ratios of four sums, earlier ones first."""
+    above, below, above_now, below_now = _sums(rows) if rows else (0.0,) * 4
+    then, now = acceptance.ratio(above, below), acceptance.ratio(above_now, below_now)
+    return acceptance.ratio(now, then)
 
 
-def _sum_ratio(parts: Sequence[Part]) -> float | None:
-    above, below = (math.fsum(part[i] for part in parts) for i in (0, 1))
-    return above / below if 0.0 < above < math.inf and 0.0 < below < math.inf else None
+def _sums(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [math.fsum(column) for column in zip(*rows, strict=True)]

@@ -1,22 +1,34 @@
-"""One latency of two recordings: mean, quantiles and tail, and whether they differ beyond doubt."""
+"""One latency of two recordings: mean, quantiles and tail, and whether they differ beyond doubt. Pure.
+
+Histograms hold cumulative counts and seconds. Their buckets hide where in them a request lies. Counts may be fractions,
+because Prometheus extrapolates increases.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from specdec_exporter.comparison import distribution
-from specdec_exporter.comparison.distribution import Quantile, Sample, Shift
-from specdec_exporter.comparison.figure import ratio
-from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.policy import LatencyPolicy, Policy
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.comparison.figure import Figure, ratio
+from specdec_exporter.comparison.traffic import Difference, Sli
+from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation.chance import Estimate, Spread, Z, batches, t_quantile
+from specdec_exporter.speculation.policy import ChancePolicy, LatencyPolicy, Policy
+from specdec_exporter.speculation.tail import grown_tails, independent_margin
 
-Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
-Outcome = Literal["faster", "no_difference", "inconclusive", "slower", "tail_worse", "undecided"]
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
+Outcome = Literal[Direction, "tail_worse", "undecided"]
 
 SLIS: Final[tuple[Sli, ...]] = ("time_per_output_token", "time_to_first_token", "request_latency")
+TITLES: Final[dict[Sli, str]] = {
+    "time_per_output_token": "time per output token",
+    "time_to_first_token": "time to first token",
+    "request_latency": "end-to-end latency",
+}
 QUANTILES: Final = (0.5, 0.9, 0.95, 0.99)
 
 
@@ -27,27 +39,32 @@ class Pair(msgspec.Struct, frozen=True):
     candidate: float | None
 
 
+class Quantile(msgspec.Struct, frozen=True):
+    """With 95 % confidence the quantile lies between these bucket boundaries, seconds; ``None``: none on that side."""
+
+    low_seconds: float | None
+    high_seconds: float | None
+
+
 class QuantileComparison(msgspec.Struct, frozen=True):
-    """One quantile (0.99 for P99) of both sides."""
+    """One quantile (0.99 for P99) of both sides; ``None`` without requests."""
 
     quantile: float
     baseline: Quantile | None
     candidate: Quantile | None
 
 
-class Conditions(NamedTuple):
-    """What the circumstances of two recordings let one latency conclude.
+class Shift(msgspec.Struct, frozen=True):
+    """The share of all requests (0..1) that moved above a bucket boundary.
 
-    ``unlike`` says why nothing. ``tail``: whether the tail counts. ``like_load`` decides instead of the mean: the ratio
-    at like load. ``paired``: both sides are of the same minutes. ``explained``: the traffic alone explains ratios of
-    the means between these two.
+    ``limit_seconds`` is the boundary with the largest share; ``None``: no request moved. ``margin`` is the largest
+    share that chance explains. ``shifted``: the share exceeds the margin and the policy's minimum.
     """
 
-    unlike: str | None = None
-    tail: bool = True
-    like_load: Estimate | None = None
-    paired: bool = False
-    explained: tuple[float, float] = (1.0, 1.0)
+    share: float
+    limit_seconds: float | None
+    margin: float
+    shifted: bool
 
 
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,40 +86,83 @@ class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
     undecided_because: str | None
 
 
+class Sample(NamedTuple):
+    """One latency of one side: of all requests, and of the same requests in blocks of time, in their order."""
+
+    whole: Histogram
+    blocks: tuple[Histogram, ...] = ()
+
+    @classmethod
+    def of(cls, recording: Baseline, sli: Sli) -> Sample:
+        """Return an SLI of a recording; without requests if it was not recorded."""
+        whole, *blocks = (getattr(each, f"{sli}_seconds") for each in (recording, *recording.blocks))
+        return cls(whole or Histogram((math.inf,), (0.0,), 0.0), tuple(block for block in blocks if block and whole))
+
+    @property
+    def mean(self) -> Figure | None:
+        """Seconds per request; ``None`` without requests, and if they took no time."""
+        if self.whole.count <= 0 or not 0.0 < self.whole.mean < math.inf:
+            return None
+        return Figure(self.whole.mean, tuple((block.sum, block.count) for block in self.blocks))
+
+
 def compare_latency(
-    sli: Sli, baseline: Sample, candidate: Sample, policy: Policy, conditions: Conditions
+    sli: Sli,
+    baseline: Baseline,
+    candidate: Baseline,
+    traffic: Difference,
+    policy: Policy,
+    *,
+    like_load: Estimate | None,
+    paired: bool,
 ) -> LatencyComparison:
-    """Compare one SLI under ``conditions``."""
-    before, after = baseline.mean, candidate.mean
-    means = ratio(after, before, policy.chance, paired=conditions.paired)
-    tail = distribution.tail_shift(candidate, baseline, policy)
-    requests = Pair(baseline.whole.count or None, candidate.whole.count or None)
-    body = direction(conditions.like_load or means, policy.latency, conditions.explained)
-    why = conditions.unlike or _too_few(requests, policy.latency) or (_UNKNOWN if body is None else None)
+    """Compare one SLI. At another load, ``like_load`` decides about tokens: the speed-up at loads that both had.
+
+    ``paired``: both sides are of the same minutes.
+    """
+    sides = then, now = Sample.of(baseline, sli), Sample.of(candidate, sli)
+    before, after = then.mean, now.mean
+    means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
+    requests = Pair(*(side.whole.count or None for side in sides))
+    why, explained = traffic.forbids(sli) or _too_few(requests, policy.latency), traffic.explains(sli)
+    at_like_load = None
+    if traffic.load and why is None:
+        at_like_load, explained = like_load.inverse() if like_load else None, (1.0, 1.0)
+        why = None if like_load else "the loads differ, and step times at a load of both sides are not known"
+    outcome: Outcome = "undecided"
+    if why is None:
+        outcome = _outcome(direction(at_like_load or means, policy.latency, explained), tail, traffic)
+        why = _UNKNOWN if outcome == "undecided" else None
     return LatencyComparison(
         sli=sli,
         requests=requests,
         mean_seconds=Pair(before and before.value, after and after.value),
         mean_ratio=means,
-        like_load_ratio=conditions.like_load,
+        like_load_ratio=at_like_load,
         quantiles=tuple(
-            QuantileComparison(share, *(distribution.quantile(side.whole, share) for side in (baseline, candidate)))
-            for share in QUANTILES
+            QuantileComparison(share, *(quantile(side.whole, share) for side in sides)) for share in QUANTILES
         ),
         tail_shift=tail,
-        outcome=_outcome(None if why else body, tail if conditions.tail else None),
+        outcome=outcome,
         undecided_because=why,
     )
 
 
-def _outcome(body: Direction | None, tail: Shift | None) -> Outcome:
-    """Return the outcome of a body that may be judged, and of a tail that counts."""
+def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) -> Outcome:
+    """Return the outcome of a latency that may be judged; its tail counts if the traffic is alike."""
     if body is None:
         return "undecided"
-    return "tail_worse" if tail is not None and tail.shifted and body != "slower" else body
+    alike = not (traffic.load or traffic.prompts or traffic.answers)
+    return "tail_worse" if alike and tail is not None and tail.shifted and body != "slower" else body
 
 
 _UNKNOWN: Final = "how far chance moved it is not known: a recording is too short, or scatters widely, or has one stall"
+
+
+def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:
+    fewest = min(requests.baseline or 0.0, requests.candidate or 0.0)
+    few = f"{fewest:,.0f} requests, at least {policy.min_requests} are needed on both sides"
+    return few if fewest < policy.min_requests else None
 
 
 def direction(
@@ -123,11 +183,55 @@ def direction(
     return "no_difference" if none_left else "inconclusive"
 
 
-def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:
-    missing = [name for name in ("baseline", "candidate") if not getattr(requests, name)]
-    if missing:
-        return f"not recorded in the {' and the '.join(missing)}"
-    fewest = min(requests.baseline or 0.0, requests.candidate or 0.0)
-    if fewest < policy.min_requests:
-        return f"{fewest:,.0f} requests, at least {policy.min_requests} are needed on both sides"
-    return None
+def quantile(histogram: Histogram, share: float) -> Quantile | None:
+    """Return the range of the ``share`` quantile (0.99 for P99); ``None`` for an empty histogram.
+
+    The number of requests below the true quantile is binomial. So for any distribution the quantile lies between the
+    ranks n q -+ z sqrt(n q (1 - q)), and the range consists of the buckets with these ranks.
+    """
+    count, last = histogram.count, len(histogram.bounds) - 1
+    if count <= 0:
+        return None
+    reach = Z * math.sqrt(share * (1.0 - share) * count)
+    low, high = (bisect_left(histogram.counts, max(share * count + side * reach, 0.0)) for side in (-1.0, 1.0))
+    return Quantile(histogram.bounds[low - 1] if low else None, histogram.bounds[high] if high < last else None)
+
+
+def tail_shift(now: Sample, baseline: Sample, policy: Policy) -> Shift | None:
+    """Return the shift of the tail, as the rule pack records and judges it; ``None`` if a histogram is empty.
+
+    The shift is the share slower now minus ``tail_growth`` times the share slower at baseline, at least 0. It is the
+    largest over the common boundaries that held ``tail_limit_share`` of the requests at baseline.
+
+    The margin is :func:`independent_margin`. The scatter of batches may widen it, so the shift is the one that exceeds
+    its own margin most.
+    """
+    if now.whole.count <= 0 or baseline.whole.count <= 0:
+        return None
+    limits = policy.latency
+    least = independent_margin(now.whole, baseline.whole, limits)
+    found = []
+    for bound, share, _, _ in grown_tails(now.whole, baseline.whole, limits):
+        then = _share_error(baseline, bound, policy.chance)
+        grown = Spread(1.0, limits.tail_growth * (then.error or 0.0), then.freedom)
+        both = _share_error(now, bound, policy.chance) * grown
+        margin = max(least, min(t_quantile(limits.z_score, both.freedom) * (both.error or 0.0), 1.0))
+        found.append(Shift(share, bound, margin, shifted=share > max(margin, limits.tail_shift_min)))
+    return max(found, key=lambda each: each.share - each.margin, default=Shift(0.0, None, least, shifted=False))
+
+
+def _share_error(sample: Sample, bound: float, policy: ChancePolicy) -> Spread:
+    """Return a 1 with the absolute error of the share of requests above ``bound``, by the jackknife over batches."""
+    told = [
+        (block.count - block.counts[block.bounds.index(bound)], block.count)
+        for block in sample.blocks
+        if bound in block.bounds
+    ]
+    sums = [[math.fsum(column) for column in zip(*batch, strict=True)] for batch in batches(told, policy)]
+    slower, requests = (math.fsum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0.0)
+    if any(count >= requests for _, count in sums) or not sums:
+        return Spread(1.0, 0.0)
+    without = [(slower - above) / (requests - count) for above, count in sums]
+    mean = math.fsum(without) / len(without)
+    squares = math.fsum((each - mean) ** 2 for each in without)
+    return Spread(1.0, math.sqrt(squares * (len(without) - 1) / len(without)), len(without) - 1)

@@ -13,24 +13,20 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, advise
-from specdec_exporter.comparison.byload import Line, lines_by_load, seconds_per_token
-from specdec_exporter.comparison.choice import Choice, choose
+from specdec_exporter.comparison.byload import AtLoad, choose, speedups_by_load
 from specdec_exporter.comparison.compare import Comparison, compare
-from specdec_exporter.comparison.likeness import is_plain
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.policy import Policy
 
 
 class Several(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole result: each recording compared with the one without speculation, the same by load, and the advice.
+    """The whole result: each recording compared with the one without speculation, all by load, and the advice.
 
-    ``comparisons`` and ``lines`` have one entry for each recording with speculation, in the given order. ``choices``
-    have one for each load, as the lines have.
+    ``comparisons`` has one entry for each recording with speculation, in the given order.
     """
 
     comparisons: tuple[Comparison, ...]
-    lines: tuple[Line, ...]
-    choices: tuple[Choice, ...]
+    loads: tuple[AtLoad, ...]
     advice: Advice
 
 
@@ -45,20 +41,16 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
-    lines = lines_by_load(plain, candidates, policy)
-    choices = choose(lines, seconds_per_token(plain), policy)
+    loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy)
     return Several(
         comparisons=tuple(compare(plain, each, policy) for each in candidates),
-        lines=lines,
-        choices=choices,
-        advice=advise(
-            choices, {each.recording: each for each in lines}, {each.name: each for each in recordings}, policy
-        ),
+        loads=tuple(loads),
+        advice=advise(loads, {each.name: each for each in candidates}, policy),
     )
 
 
 def _plain_one(recordings: Sequence[Baseline]) -> Baseline:
-    found = [each for each in recordings if is_plain(each)]
+    found = [each for each in recordings if not each.speculates and each.method is None and each.k is None]
     if len(found) != 1 or len(recordings) < 2:
         names = ", ".join(each.name for each in found) or "none"
         raise ComparisonError(

@@ -12,9 +12,9 @@ import msgspec
 from specdec_exporter.inspection.spread import AcceptanceSpread, SpreadCounter
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
+from specdec_exporter.predictor.log.totals import LogTotals, engine_label
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
-from specdec_exporter.speculation.figures import Figures, figures, without_length
-from specdec_exporter.speculation.logtotals import LogTotals, engine_label
+from specdec_exporter.speculation.figures import Figures, figures, logged_counts_of, without_length
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
 HISTORY_PARTS = 48  # parts of a sparkline in an 80-column report
@@ -146,9 +146,9 @@ class OpenAccount:
     def close(self) -> Account:
         """Return what was summed so far."""
         totals = {label: totals for label, totals in sorted(self.totals.engines.items()) if totals.windows}
-        engines = {label: self._figures(one.counts()) for label, one in totals.items()}
+        engines = {label: self._figures(logged_counts_of(one)) for label, one in totals.items()}
         lifetime = self._lifetime()
-        counts = reduce(add, (one.counts() for one in totals.values()), Counts())
+        counts = reduce(add, (logged_counts_of(one) for one in totals.values()), Counts())
         if lifetime and not counts.draft_tokens:  # a single lifetime line gives no difference
             counts = Counts(accepted_tokens=lifetime[0], draft_tokens=lifetime[1])
         summed = self._figures(counts) if totals else None

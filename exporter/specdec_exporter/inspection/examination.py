@@ -20,7 +20,7 @@ from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.findings import request_findings
-from specdec_exporter.speculation.judging import judge, suffices
+from specdec_exporter.speculation.judging import judge, too_few
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
 
@@ -118,7 +118,7 @@ def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | 
         (log.judged.figures if log and log.judged else None, "in the log"),
     ]
     known = [(figures, span) for figures, span in candidates if figures and figures.drafted]
-    enough = [(figures, span) for figures, span in known if suffices(figures, policy)]
+    enough = [(figures, span) for figures, span in known if too_few(figures, policy) is None]
     return next(iter(enough or known), (None, ""))
 
 
@@ -274,6 +274,7 @@ def _agreement(log: Analysis, look: Look) -> list[Finding]:
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
 _HINTS = {
     "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
+    "tls": "For a certificate of your own, give a file with this URL and its ca_file as --config.file.",
     "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --predictor.timeout.",
     "too_large": "One predictor's metrics are far smaller. Check the URL.",
     "truncated": "The connection broke during the answer; try again.",

@@ -14,6 +14,7 @@ from operator import add
 import msgspec
 
 from specdec_exporter.inspection.account import Account, OpenAccount, log_figures
+from specdec_exporter.inspection.silence import API_SERVERS, NO_ENGINE_CONFIG, NO_STATS_LINES, NOTHING_KNOWN
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.failures import FailedStart, explained
 from specdec_exporter.predictor.log.events import (
@@ -27,9 +28,9 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import KnownPitfall, WarningCount, warning_counts
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import Evidence, SilenceName, StateName, WarningCount, warning_counts
+from specdec_exporter.speculation.facts import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Policy, load_policy
@@ -122,7 +123,8 @@ class LogStory:
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
-        verdict = judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
+        silence = None if judged else self._silence(self._current.config)
+        verdict = silence or judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
             last_timestamp=self._last,
@@ -184,7 +186,7 @@ class LogStory:
         """Return the evidence on what ran when the log ended."""
         config = self._current.config
         return Evidence(
-            state="drafting" if judged else self._silence(config),
+            state="drafting" if judged else self._state(config),
             vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
             method=method_of(config),
@@ -194,17 +196,25 @@ class LogStory:
             deployment=self._start.deployment,
         )
 
-    def _silence(self, config: EngineConfig | None) -> StateName | SilenceName:
-        """Return why the log has no spec-decode line. ``config`` is the last one in the log."""
+    def _state(self, config: EngineConfig | None) -> StateName:
+        """Return what a log without spec-decode lines shows of the predictor; "unreachable" if nothing."""
+        if self._silence(config) is not None:
+            return "unreachable"
         if config is not None and config.speculative is False:
             return "speculation_off"
+        return "not_drafting" if self._busy_stats_lines else "idle"
+
+    def _silence(self, config: EngineConfig | None) -> Verdict | None:
+        """Return the verdict on a log that does not even tell whether anything was drafted."""
+        if config is not None and config.speculative is False:
+            return None
         if "stats_logging_disabled" in self._warnings:
-            return "api_servers"
+            return API_SERVERS
         if self._busy_stats_lines:
-            return "not_drafting" if config is not None else "no_engine_config"
+            return None if config is not None else NO_ENGINE_CONFIG
         if self._stats_lines:
-            return "idle"
-        return "no_stats_lines" if config is not None else "nothing_known"
+            return None
+        return NO_STATS_LINES if config is not None else NOTHING_KNOWN
 
 
 def _not_started(failed: FailedStart) -> Verdict:

@@ -6,7 +6,7 @@ import msgspec
 
 from specdec_exporter.formatting import count
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.judging import suffices
+from specdec_exporter.speculation.judging import too_few
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding
 
@@ -36,7 +36,7 @@ def compared(basis: Figures | None, reference: Reference, policy: Policy) -> tup
         found = f"no mean acceptance length to compare with {reference.length:.2f}, so it cannot tell"
         return _comparison(length, reference, None), Finding("WARN", "Reference", found, _MORE)
     both = f"mean acceptance length {length:.2f}, reference {reference.length:.2f}"
-    if not suffices(basis, policy):
+    if too_few(basis, policy) is not None:
         found = f"{both}: {count(basis.drafts)} drafts are too few, or of too few requests, so it cannot tell"
         return _comparison(length, reference, None), Finding("WARN", "Reference", found, _MORE)
     reached = length >= reference.length * reference.within

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -146,6 +147,31 @@ WARNINGS: Final[dict[str, Warned]] = {
 }
 
 JIT_COMPILATION: Final = "jit_compilation"
+
+
+class WarningCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A known warning: how often the log has it, what it means, which releases log it, and what to do."""
+
+    code: str
+    count: int
+    meaning: str
+    releases: str = ""
+    action: str = ""
+
+
+def warning_counts(warnings: Mapping[str, int]) -> tuple[WarningCount, ...]:
+    """Explain the warnings that were counted by code, in the order of the codes."""
+    return tuple(
+        WarningCount(
+            code=code,
+            count=count,
+            meaning=WARNINGS[code].meaning,
+            releases=releases_in_words(WARNINGS[code].since, WARNINGS[code].until),
+            action=WARNINGS[code].action,
+        )
+        for code, count in sorted(warnings.items())
+    )
+
 
 # Finds the lines that may hold one of these warnings with one search.
 WARNING_HINT: Final = re.compile(

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from specdec_exporter.serving.windows import Sample
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import CostPolicy, Policy
 from specdec_exporter.speculation.steptime import StepTimes
-from specdec_exporter.speculation.windows import Sample
 
 _INTERVALS = 20  # in the shown window, at least
 _EARLY = 0.9  # scrapes are not quite regular: every one of a scrape interval as long as an interval ends one
@@ -88,8 +88,8 @@ class LoadCounters:
         self._bins: dict[int, LoadTotals] = {}
 
     def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
-        """Add an interval of one engine, unless it tells nothing about the cost of steps."""
-        if load.tells_the_cost:
+        """Add an interval of one engine that ran steps, unless a preempted request's gap counts as one."""
+        if load.ran and not load.counts.preemptions:
             self._bins.setdefault(bin_of(load.concurrency), LoadTotals()).add(load, plain, policy)
 
     def bins(self) -> list[tuple[int, LoadTotals]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from specdec_exporter.predictor.facts.failures import explained
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.facts import warning_counts
 from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.verdict import Verdict
 
@@ -17,7 +16,6 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
     """Return the whole status, with figures summed over engines. ``pitfalls``: of the predictor's release."""
     window, running, failed = known.window(), known.running, known.failed_start
     usages = [usage for each in known.snapshots if (usage := each.kv_cache_usage_ratio) is not None]
-    assumed = known.assumed_break_even
     return PredictorStatus(
         inference_service=known.name,
         url=known.url,
@@ -39,8 +37,8 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
         requests_waiting=_total(each.requests_waiting for each in known.snapshots),
         kv_cache_usage_ratio=max(usages, default=None),
         acceptance_ratio_min=known.resolved_policy.acceptance_ratio_min,
-        mean_acceptance_length_min=assumed.mean_acceptance_length,
-        break_even=known.measured_break_even or assumed,
+        mean_acceptance_length_min=known.assumed_break_even.mean_acceptance_length,
+        break_even=known.break_even,
         measured=_measurement(known.cost) if known.cost else None,
         by_load=tuple(_loads(known)),
         window=window,

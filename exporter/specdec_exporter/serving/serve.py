@@ -7,7 +7,7 @@ import logging
 import signal
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,9 +30,14 @@ SHUTDOWN_REQUESTS_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 5.0
 
 
-def run(settings: Settings, load: Callable[[], Settings]) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code. ``load`` reads the configuration again."""
+def run(settings: Settings, load: Callable[[], Settings], remarks: Iterable[str] = ()) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    ``load`` reads the configuration again. ``remarks`` on it are logged.
+    """
     configure(settings.log)
+    for remark in remarks:
+        LOG.warning(remark)
     return asyncio.run(_live(settings, load))
 
 

@@ -15,27 +15,27 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
     StartFailure,
 )
+from specdec_exporter.predictor.log.totals import engine_label
 from specdec_exporter.predictor.metrics.snapshot import (
     EngineSnapshot,
     Snapshot,
     without_drafts,
 )
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
+from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters
 from specdec_exporter.serving.predictorstatus import status_of
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.tracks import MOST_SAMPLES, EngineTrack, samples_each
 from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
-from specdec_exporter.speculation.figures import timed_counts_of
+from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.lastword import Remembered, remembered
-from specdec_exporter.speculation.logtotals import engine_label
 from specdec_exporter.speculation.speedup import measure, why_unknown
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
-from specdec_exporter.speculation.windows import SampleRing
 
 
 class PredictorState(PredictorView):
@@ -196,7 +196,7 @@ class PredictorState(PredictorView):
                 ring = self._log_rings[label] = SampleRing(self.window_seconds)
                 ring.add(self._born, Counts(drafts=0, draft_tokens=0, accepted_tokens=0))
             ring.spacing = self.window_seconds / samples
-            ring.add(now, totals.counts())
+            ring.add(now, logged_counts_of(totals))
 
     # --- The verdict ---
 

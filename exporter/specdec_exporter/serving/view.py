@@ -13,6 +13,7 @@ from typing import Literal
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.start import StartSummary, summarise
+from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.predictor.versions import SYNTHETIC
@@ -21,14 +22,13 @@ from specdec_exporter.serving.loads import LoadCounters, LoadTotals
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
+from specdec_exporter.serving.windows import SampleRing, Window
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.benefit import BreakEven, assumed_break_even, measured_break_even
+from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
-from specdec_exporter.speculation.logtotals import EngineLogTotals, LogTotals
-from specdec_exporter.speculation.policy import Policy, ResolvedPolicy, load_policy
+from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.speculation.speedup import Measured, Unknown
-from specdec_exporter.speculation.windows import SampleRing, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +274,19 @@ class PredictorView:
     # --- What speculation gives ---
 
     @property
-    def resolved_policy(self) -> ResolvedPolicy:
+    def resolved_policy(self) -> Policy:
         """The thresholds for this predictor's method."""
         return self.policy.for_method(self.running.method)
 
     @property
     def assumed_break_even(self) -> BreakEven:
         """Break-even by the policy."""
-        return assumed_break_even(self.window(), self.num_speculative_tokens, self.resolved_policy)
+        return break_even(self.window(), self.num_speculative_tokens, self.resolved_policy)
 
     @property
-    def measured_break_even(self) -> BreakEven | None:
-        """Break-even against the baseline without speculation."""
-        return measured_break_even(self.window(), self.num_speculative_tokens, self.cost)
+    def break_even(self) -> BreakEven:
+        """Break-even against the baseline without speculation, or by the policy where that does not tell."""
+        return break_even(self.window(), self.num_speculative_tokens, self.resolved_policy, self.cost)
 
     @property
     def _speedup_known(self) -> bool | None:
@@ -297,13 +297,14 @@ class PredictorView:
         """Return what speculation gives each served model."""
         off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
         measured_model = self.baseline.model_name if self.baseline and not off else None
-        assumed = None if off else self.assumed_break_even
+        assumed, even = None if off else self.assumed_break_even, self.break_even
+        measured = even if even.basis == "measured" else None
         return [
             (
                 model,
                 ModelBenefit(
                     assumed=assumed,
-                    measured=self.measured_break_even if model == measured_model else None,
+                    measured=measured if model == measured_model else None,
                     cost=self.cost if model == measured_model else None,
                     speedup_known=self._speedup_known if model == measured_model else None,
                     loads=self.loads[model].bins() if model in self.loads else [],

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.acceptance import break_even_length, ratio
+from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.policy import LatencyPolicy, ResolvedPolicy
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.tail import TailGrowth, largest_growth
 
@@ -23,8 +23,8 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     """Where drafts pay for themselves.
 
     ``assumed``: by the policy, which is a guess. ``measured``: against a baseline without speculation, at like load.
-    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is for drafts of mean
-    length, else of k tokens; ``None`` if neither is known.
+    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is 1 + draft length * this
+    ratio, for drafts of mean length, else of k tokens; ``None`` if neither is known.
     """
 
     basis: Basis
@@ -32,27 +32,17 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     mean_acceptance_length: float | None
 
 
-def assumed_break_even(
-    figures: Figures | None, num_speculative_tokens: int | None, policy: ResolvedPolicy
+def break_even(
+    figures: Figures | None, num_speculative_tokens: int | None, policy: Policy, cost: Measured | None = None
 ) -> BreakEven:
-    """Return the policy's break-even."""
-    return _break_even("assumed", policy.acceptance_ratio_min, figures, num_speculative_tokens)
-
-
-def measured_break_even(
-    figures: Figures | None, num_speculative_tokens: int | None, cost: Measured | None
-) -> BreakEven | None:
-    """Return the measured break-even; ``None`` if nothing was drafted, or if its interval is not known."""
-    found = cost.draft_cost_ratio if cost else None
-    if found is None or found.high is None:
-        return None
-    return _break_even("measured", found.value, figures, num_speculative_tokens)
-
-
-def _break_even(basis: Basis, cost: float, figures: Figures | None, num_speculative_tokens: int | None) -> BreakEven:
+    """Return the measured break-even; the policy's if nothing was drafted, or if the interval is not known."""
+    basis: Basis = "assumed"
+    least, measured = policy.acceptance_ratio_min, cost.draft_cost_ratio if cost else None
+    if measured is not None and measured.high is not None:
+        basis, least = "measured", measured.value
     drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
-    length = None if drafted is None else break_even_length(drafted, cost)
-    return BreakEven(basis=basis, acceptance_ratio=cost, mean_acceptance_length=length)
+    length = None if drafted is None else 1.0 + drafted * least
+    return BreakEven(basis=basis, acceptance_ratio=least, mean_acceptance_length=length)
 
 
 Worth = Literal["healthy", "not_paying", "harmful"]
@@ -61,29 +51,29 @@ Worth = Literal["healthy", "not_paying", "harmful"]
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """The measured speed against a baseline.
 
-    ``speedup``: time per output token of the baseline / of what runs now, with its 95 % interval. ``pays``: whether it
-    is large enough; ``None`` if that cannot be told, or if the baseline speculates. ``harmful``: slower beyond doubt.
-    ``possible``: what the interval leaves possible; empty for a baseline that speculates, unless it may be harm.
+    ``speedup``: time per output token of the baseline / of what runs now, with its 95 % interval. ``word``: what it is
+    worth beyond doubt; ``None`` if that cannot be told. ``possible``: what the interval leaves possible. A baseline
+    that speculates tells nothing but harm.
     """
 
     speedup: Estimate
+    word: Worth | None
     possible: frozenset[Worth]
-    pays: bool | None
-    harmful: bool
     reason: str
 
 
-def speed(figures: Figures, evidence: Evidence, policy: ResolvedPolicy) -> Speed | None:
+def speed(figures: Figures, evidence: Evidence, policy: Policy) -> Speed | None:
     """Return the speed of decoding steps. Where the baseline has none without drafts, return that of requests."""
     if evidence.cost is not None:
-        return _of_steps(evidence.cost, evidence.unmeasured, policy)
+        return _of_steps(evidence.cost, evidence.unmeasured, policy.latency)
     if evidence.baseline is None or evidence.unmeasured is not None:
         return None
-    return _of_requests(figures, evidence.baseline, policy)
+    found = _Requests.of(figures, evidence.baseline, policy.latency)
+    return _of_requests(found, figures, evidence.baseline, policy) if found else None
 
 
-def _of_steps(cost: Measured, unmeasured: Unknown | None, policy: ResolvedPolicy) -> Speed:
-    limits, found = policy.general.latency, cost.speedup
+def _of_steps(cost: Measured, unmeasured: Unknown | None, limits: LatencyPolicy) -> Speed:
+    found = cost.speedup
     low, high = found.low or 0.0, math.inf if found.high is None else found.high
     interval = f" (not known: {unmeasured.why})" if unmeasured else f" ({low:.2f} to {high:.2f})"
     reason = (
@@ -93,48 +83,70 @@ def _of_steps(cost: Measured, unmeasured: Unknown | None, policy: ResolvedPolicy
     )
     if cost.compared_ratio < _MOST:
         reason += f"; {1.0 - cost.compared_ratio:.0%} of the time of all steps was at loads that it does not have"
-    pays = found.value >= limits.speedup_min and low > 1.0
-    return Speed(
-        speedup=found,
-        possible=_possible(found, limits.speedup_min, limits.speedup_harmful),
-        pays=True if pays else False if high < limits.speedup_min else None,
-        harmful=found.value < limits.speedup_harmful and high < 1.0,
-        reason=reason,
-    )
+    word: Worth | None = None
+    if found.value < limits.speedup_harmful and high < 1.0:
+        word = "harmful"
+    elif found.value >= limits.speedup_min and low > 1.0:
+        word = "healthy"
+    elif high < limits.speedup_min:
+        word = "not_paying"
+    possible = _possible(found, limits.speedup_min, limits.speedup_harmful)
+    return Speed(speedup=found, word=word, possible=possible, reason=reason)
 
 
 _MOST: Final = 0.9  # of the time of all steps
 
 
-def _of_requests(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Speed | None:
-    limits = policy.general.latency
-    means = _mean_ratio(figures, baseline, limits)
-    seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
-    if means is None or seconds is None or requests is None or baseline.mean_seconds is None:
-        return None
-    slowdown, error = means
-    faster = 1 / slowdown >= limits.speedup_min
-    busier = not faster and _is_busier(figures, baseline, slowdown, limits.traffic_tolerance)
-    speedup = Estimate(1 / slowdown, 1 / slowdown / (1 + Z * error), (1 + Z * error) / slowdown)
-    compared = "with" if baseline.speculative else "without"
-    reason = (
-        f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
-        f"{1000 * baseline.mean_seconds:.1f} ms at baseline {compared} speculation: speed-up {1 / slowdown:.2f} "
-    )
-    if busier:
-        why = "(the load is higher, which may be why)"
-        return Speed(speedup=speedup, possible=frozenset(), pays=None, harmful=False, reason=reason + why)
-    slower = slowdown > max(limits.harmful_ratio, 1 + limits.z_score * error)
+class _Requests(NamedTuple):
+    """Requests that finished, against those of a baseline, at whatever load each had.
+
+    ``slowdown``: mean time per output token / the baseline's. ``error``: its relative standard error. ``busier``: the
+    load is higher, which may be why. ``words``: what was measured.
+    """
+
+    slowdown: float
+    error: float
+    busier: bool
+    words: str
+
+    @classmethod
+    def of(cls, figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> _Requests | None:
+        """Compare the means; ``None`` if one is not known."""
+        seconds, requests = figures.time_per_output_token_seconds, figures.timed_requests
+        slowdown = ratio(seconds, baseline.mean_seconds)
+        if seconds is None or not slowdown or not requests or not baseline.requests:
+            return None
+        error = limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
+        busier = _is_busier(figures, baseline, slowdown, limits.traffic_tolerance)
+        return cls(
+            slowdown, error, busier, f"time per output token {1000 * seconds:.1f} ms over {requests:,.0f} requests, "
+        )
+
+    def is_slower(self, limit: float, z_score: float) -> bool:
+        """Whether it is slower than ``limit`` times the baseline, and more than chance explains."""
+        return self.slowdown > max(limit, 1 + z_score * self.error)
+
+
+def _of_requests(found: _Requests, figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Speed:
+    limits, value, reach = policy.latency, 1 / found.slowdown, 1 + Z * found.error
+    speedup, faster = Estimate(value, value / reach, value * reach), value >= limits.speedup_min
     rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < policy.acceptance_ratio_min
-    possible = _possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio)
-    if baseline.speculative:
-        possible &= {"harmful"} if rejected else frozenset()
+    tells, load = frozenset(get_args(Worth)), "at whatever load each had"
+    if found.busier and not faster:
+        tells, load = frozenset(), "the load is higher, which may be why"
+    elif baseline.speculative:
+        tells = frozenset({"harmful"} if rejected else ())
+    word: Worth = "healthy" if faster else "not_paying"
+    enough = (figures.timed_requests or 0.0) >= limits.min_requests
+    if found.is_slower(limits.harmful_ratio, limits.z_score):
+        word, enough = "harmful", True
+    at_baseline = f"{1000 * (baseline.mean_seconds or 0.0):.1f} ms at baseline"
+    compared = "with" if baseline.speculative else "without"
     return Speed(
         speedup=speedup,
-        possible=possible,
-        pays=faster if not baseline.speculative and requests >= limits.min_requests else None,
-        harmful=slower and (rejected or not baseline.speculative),
-        reason=reason + "(at whatever load each had)",
+        word=word if enough and word in tells else None,
+        possible=_possible(speedup, limits.speedup_min, 1 / limits.harmful_ratio) & tells,
+        reason=f"{found.words}{at_baseline} {compared} speculation: speed-up {value:.2f} ({load})",
     )
 
 
@@ -162,14 +174,6 @@ def _possible(speedup: Estimate, speedup_min: float, harmful_below: float) -> fr
     return frozenset(word for word, is_possible in worth.items() if is_possible)
 
 
-def _mean_ratio(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> tuple[float, float] | None:
-    """Return the mean time per output token over the baseline's, and its relative standard error; ``None``: unknown."""
-    slowdown, requests = ratio(figures.time_per_output_token_seconds, baseline.mean_seconds), figures.timed_requests
-    if not slowdown or not requests or not baseline.requests:
-        return None
-    return slowdown, limits.time_per_output_token_cv * math.sqrt(1 / requests + 1 / baseline.requests)
-
-
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """Whether time per output token is slower than at baseline, whatever the reason: its mean, or its tail.
 
@@ -183,34 +187,26 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def slowdown(figures: Figures, baseline: DecodingBaseline, policy: ResolvedPolicy) -> Slowdown | None:
+def slowdown(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> Slowdown | None:
     """Compare with the same limits as the rule pack's latency alerts; ``None`` if nothing compares at this load."""
-    limits = policy.general.latency
-    means = _mean_ratio(figures, baseline, limits)
-    if means is None or _is_busier(figures, baseline, means[0], limits.traffic_tolerance):
+    found = _Requests.of(figures, baseline, limits)
+    if found is None or found.busier:
         return None
-    mean, error = means
-    tail = _tail(figures, baseline, limits)
-    mean_slower = mean > max(limits.slower_ratio, 1 + limits.z_score * error)
+    mean_slower, tail = found.is_slower(limits.slower_ratio, limits.z_score), _tail(figures, baseline, limits)
     tail_slower = tail is not None and tail.share > max(limits.tail_shift_critical, tail.margin)
-    # The same again at the end of the 95 % intervals that is nearer to the other answer.
     slower = mean_slower or tail_slower
+    # The same again at the end of the 95 % intervals that is nearer to the other answer.
     sign = -1 if slower else 1
-    mean_edge = mean * (1 + Z * error) ** sign > limits.slower_ratio
+    mean_edge = found.slowdown * (1 + Z * found.error) ** sign > limits.slower_ratio
     tail_edge = tail is not None and tail.share + sign * Z * tail.error > limits.tail_shift_critical
-    edges = ((mean_slower, mean_edge), (tail_slower, tail_edge))
-    slower_at_edge = any(edge for sign_is_seen, edge in edges if sign_is_seen or not slower)
     longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
-    reason = (
-        f"time per output token {1000 * (figures.time_per_output_token_seconds or 0.0):.1f} ms over "
-        f"{figures.timed_requests:,.0f} requests, {mean:.2f} times the baseline's"
-    )
+    reason = f"{found.words}{found.slowdown:.2f} times the baseline's"
     if tail is not None and tail_slower:
         reason += f", and {tail.share:.0%} more of the requests than expected exceed {1000 * tail.limit_seconds:g} ms"
     return Slowdown(
         slower=slower,
-        within_chance=slower_at_edge != slower,
-        by_drafts=longer_then is not None and mean_slower and mean <= longer_then * limits.slower_ratio,
+        within_chance=(mean_edge or tail_edge) != slower,
+        by_drafts=longer_then is not None and mean_slower and found.slowdown <= longer_then * limits.slower_ratio,
         reason=reason,
     )
 

@@ -26,16 +26,13 @@ class RequestAcceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     def share_up_to(self, limit: float) -> Estimate | None:
         """Return the share of requests at or below the highest bound up to ``limit``; ``None`` without one."""
-        found = (count for bound, count in reversed(self.within) if bound <= limit)
-        return self._share(next(found, None))
+        found = [count for bound, count in self.within if bound <= limit]
+        return proportion(found[-1], self.requests, self.requests) if found else None
 
     def share_above(self, limit: float) -> Estimate | None:
         """Return the share of requests above the lowest bound from ``limit``; ``None`` without one below 1."""
-        found = (self.requests - count for bound, count in self.within if limit <= bound < 1.0)
-        return self._share(next(found, None))
-
-    def _share(self, requests: float | None) -> Estimate | None:
-        return None if requests is None else proportion(requests, self.requests, self.requests)
+        found = [self.requests - count for bound, count in self.within if limit <= bound < 1.0]
+        return proportion(found[0], self.requests, self.requests) if found else None
 
 
 def request_acceptance(bounds: Sequence[float], within: Sequence[float]) -> RequestAcceptance | None:

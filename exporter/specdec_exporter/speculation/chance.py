@@ -33,7 +33,8 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def inverse(self) -> Estimate:
         """1 / value, for positive values."""
-        return Estimate(1.0 / self.value, _inverse(self.high), _inverse(self.low))
+        low, high = (1.0 / end if end else None for end in (self.high, self.low))
+        return Estimate(1.0 / self.value, low, high)
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """Offset + factor * value, for an exact factor of at least 0."""
@@ -43,10 +44,6 @@ class Estimate(msgspec.Struct, frozen=True):
             None if low is None else offset + factor * low,
             None if high is None else offset + factor * high,
         )
-
-
-def _inverse(value: float | None) -> float | None:
-    return 1.0 / value if value else None
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -63,10 +60,6 @@ class Spread(msgspec.Struct, frozen=True):
     def __truediv__(self, other: Spread) -> Spread:
         """Divide by an independent figure."""
         return Spread(self.value / other.value, *_added(self, other))
-
-    def inverse(self) -> Spread:
-        """1 / value."""
-        return Spread(1.0 / self.value, self.error, self.freedom)
 
     def estimate(self, z: float = Z) -> Estimate:
         """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
@@ -109,6 +102,11 @@ def batches(parts: Sequence[_T], policy: ChancePolicy) -> list[Sequence[_T]]:
     return [parts[start:end] for start, end in pairwise(ends)]
 
 
+def all_but_each(cut: Sequence[Sequence[_T]]) -> list[list[_T]]:
+    """Return the parts of all batches but one, for each batch in turn."""
+    return [[part for other in cut if other is not batch for part in other] for batch in cut]
+
+
 def jackknife(value: float | None, without_each: Sequence[float | None]) -> Spread | None:
     """Return a positive figure with its error, from the same figure without each batch; ``None`` if it is not positive.
 
@@ -129,9 +127,7 @@ def of_batches(
     parts: Sequence[_T], figure: Callable[[Sequence[_T]], float | None], policy: ChancePolicy
 ) -> Spread | None:
     """Return a positive figure of consecutive parts with its error, by leaving out each batch of them in turn."""
-    cut = batches(parts, policy)
-    rest = ([part for other in cut if other is not batch for part in other] for batch in cut)
-    return jackknife(figure(parts), list(map(figure, rest)))
+    return jackknife(figure(parts), list(map(figure, all_but_each(batches(parts, policy)))))
 
 
 def ratio_of_sums(numerators: Sequence[float], denominators: Sequence[float], policy: ChancePolicy) -> Spread | None:

@@ -1,4 +1,4 @@
-"""The evidence that a judgement rests on, and the meaning of the warnings that a predictor logs."""
+"""The evidence that a judgement rests on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import msgspec
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
-from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, parse_release, releases_in_words
+from specdec_exporter.predictor.versions import KnownPitfall, parse_release
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.speedup import Measured, Unknown
 from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
-# Further reasons for a log without spec-decode lines.
-SilenceName = Literal["api_servers", "no_engine_config", "no_stats_lines", "nothing_known"]
 
 # Whether generated tokens come with drafts; the other states do not tell.
 _DRAFTING: Mapping[str, bool] = {"drafting": True, "not_drafting": False}
@@ -55,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     ``None``: no log is read. ``deployment`` has what the server's arguments say.
     """
 
-    state: StateName | SilenceName
+    state: StateName
     figures: Figures | None = None
     vllm_version: str | None = None
     engine_generation: str | None = None
@@ -68,6 +66,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: Measured | None = None
     unmeasured: Unknown | None = None
     deployment: Deployment = Deployment()
+
+    @property
+    def has_step_times(self) -> bool:
+        """Whether the baseline has step times without drafts, even if they do not tell the speed-up."""
+        return self.cost is not None or self.unmeasured is not None
 
     def known(self) -> Deployment:
         """Return the deployment with all that the evidence shows of it."""
@@ -86,27 +89,3 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
         """Return the known pitfalls that apply to this evidence; those that cost requests come first."""
         return pitfalls_of(self.known())
-
-
-class WarningCount(msgspec.Struct, frozen=True, kw_only=True):
-    """A known warning: how often the log has it, what it means, which releases log it, and what to do."""
-
-    code: str
-    count: int
-    meaning: str
-    releases: str = ""
-    action: str = ""
-
-
-def warning_counts(warnings: Mapping[str, int]) -> tuple[WarningCount, ...]:
-    """Explain the warnings that were counted by code, in the order of the codes."""
-    return tuple(
-        WarningCount(
-            code=code,
-            count=count,
-            meaning=WARNINGS[code].meaning,
-            releases=releases_in_words(WARNINGS[code].since, WARNINGS[code].until),
-            action=WARNINGS[code].action,
-        )
-        for code, count in sorted(warnings.items())
-    )

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from specdec_exporter.predictor.log.totals import EngineLogTotals
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
@@ -43,6 +44,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     by_request: RequestAcceptance | None = None  # null: this release has no such histogram, or no request finished
 
     @property
+    def counted(self) -> float | None:
+        """Drafts; draft tokens where the release counts no drafts."""
+        return self.draft_tokens if self.drafts is None else self.drafts
+
+    @property
+    def counted_ratio(self) -> float | None:
+        """Accepted / draft tokens as vLLM counts them: too low if it verifies only part of each draft."""
+        found = self.acceptance_ratio
+        return acceptance.acceptance_ratio(self.accepted_tokens, self.draft_tokens) if found is None else found
+
+    @property
     def drafted(self) -> bool:
         """Whether anything was drafted. A V0 engine tells no more than a rate."""
         return bool(self.draft_tokens) or self.acceptance_ratio is not None
@@ -78,6 +90,16 @@ def timed_counts_of(engine: EngineSnapshot) -> Counts:
         output_token_seconds=timed.sum,
         timed_bounds=timed.bounds,
         timed_within=timed.counts,
+    )
+
+
+def logged_counts_of(engine: EngineLogTotals) -> Counts:
+    """Return what an engine's log lines add up to as counts."""
+    return Counts(
+        drafts=engine.drafts,
+        draft_tokens=engine.draft_tokens,
+        accepted_tokens=engine.accepted_tokens,
+        accepted_per_position=tuple(engine.accepted_per_position),
     )
 
 

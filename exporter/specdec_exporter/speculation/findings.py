@@ -6,20 +6,23 @@ from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.byrequest import RequestAcceptance
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
-from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, rate: float | None, num_speculative_tokens: int | None, even: BreakEven, policy: ResolvedPolicy
+    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the break-even. No ``rate``: vLLM verifies only part of each draft."""
+    """Judge acceptance, length and curve by the break-even."""
+    rate = figures.acceptance_ratio
     findings = [Finding("PASS", "Verification", PARTLY_VERIFIED)]
     if rate is not None:
         text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
         findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
-        if _is_suspicious(figures, rate, num_speculative_tokens, policy.general):
+        positions = num_speculative_tokens or len(figures.per_position)
+        if rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions:
             text = "text that repeats itself is accepted almost always: look at some outputs"
             findings.append(Finding("PASS", "Acceptance", text))
     length = figures.mean_acceptance_length
@@ -32,7 +35,7 @@ def by_break_even(
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         findings.append(Finding("PASS", "Tokens per step", text))
-    if (curve := curve_finding(figures, policy, partly=rate is None)) is not None:
+    if (curve := curve_finding(figures, policy)) is not None:
         findings.append(curve)
     if figures.short_drafts:
         text = "some drafts are shorter than k, so the curve's tail reads too low"
@@ -40,53 +43,43 @@ def by_break_even(
     return findings
 
 
-def curve_finding(figures: Figures, policy: ResolvedPolicy, *, partly: bool = False) -> Finding | None:
+def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
     """Return what is wrong with the curve: its first position is rejected, or only its first is accepted.
 
-    ``partly``: vLLM verifies only part of each draft. Its budget is for the whole batch (``adaptive_verification.py``
-    of 0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
+    Where vLLM verifies only part of each draft, its budget is for the whole batch (``adaptive_verification.py`` of
+    0.28.0 to 0.33.0), so a busy server may verify no token of some drafts.
     """
     first, second = (*figures.conditional, None, None)[:2]
     if first is None:
         return None
-    if first < policy.general.head_acceptance_ratio_min:
-        return Finding(
-            "WARN",
-            "Curve",
-            f"position 0 is accepted in {first:.0%} of the drafts only"
-            + ("" if partly else ": the draft is wrong from its first token"),
-            "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release."
-            + (" Look at low load too: a busy vLLM may verify none of a draft." if partly else ""),
-        )
-    if second is not None and second < policy.general.tail_acceptance_ratio_min and not figures.short_drafts:
-        return Finding(
-            "WARN",
-            "Curve",
-            f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})",
-            "Check that the draft head fits this release: its second token is almost always wrong.",
-        )
+    if first < policy.head_acceptance_ratio_min:
+        found = f"position 0 is accepted in {first:.0%} of the drafts only"
+        action = "Check that draft and target belong together: checkpoint, tokenizer, quantisation, release."
+        if figures.acceptance_ratio is None:
+            action += " Look at low load too: a busy vLLM may verify none of a draft."
+        else:
+            found += ": the draft is wrong from its first token"
+        return Finding("WARN", "Curve", found, action)
+    if second is not None and second < policy.tail_acceptance_ratio_min and not figures.short_drafts:
+        found = f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})"
+        action = "Check that the draft head fits this release: its second token is almost always wrong."
+        return Finding("WARN", "Curve", found, action)
     return None
 
 
-def _is_suspicious(figures: Figures, rate: float, num_speculative_tokens: int | None, policy: Policy) -> bool:
-    """Whether acceptance is so high that the text probably repeats itself."""
-    positions = num_speculative_tokens or len(figures.per_position)
-    return rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions
-
-
-def request_findings(requests: RequestAcceptance | None, policy: ResolvedPolicy) -> list[Finding]:
+def request_findings(requests: RequestAcceptance | None, policy: Policy) -> list[Finding]:
     """Return whether many requests accept nothing or all, unlike most others: their output may be broken.
 
     Shares as in :class:`RequestsPolicy`, beyond chance. Corrupted text is rejected, and repeated text accepted, more
     than other text (vllm-project/vllm#36872 and #44487).
     """
-    limits = policy.general.requests
+    limits = policy.requests
     if requests is None or policy.looked_up:
         return []
     low, high = requests.percentiles["p50"]
     few, much = requests.share_up_to(limits.near_zero), requests.share_above(limits.near_one)
     found = []
-    if few and (few.low or 0.0) > limits.near_zero_share and low >= policy.general.acceptance_ratio_min:
+    if few and (few.low or 0.0) > limits.near_zero_share and low >= limits.median_min:
         text = f"{few.value:.0%} of {requests.requests:,.0f} requests accept next to nothing, unlike the others"
         found.append(Finding("WARN", "Requests", text, "Their output may be garbled: look at some of it."))
     if much and (much.low or 0.0) > limits.near_one_share and high <= limits.median_max:
@@ -113,3 +106,34 @@ def answer_findings(rejection_sampling: str | None) -> list[Finding]:
         return []
     text = f"rejection sampling is lossy ({rejection_sampling}): answers may differ from the target's"
     return [Finding("PASS", "Answers", text)]
+
+
+# A longer context makes verification dearer, and draft heads are trained on short ones. So the gain of speculation
+# falls with the length of prompts, at any load.
+_RECORD_AGAIN = "Record a baseline with prompts of this length: speculation gains less, the longer they are."
+
+
+def other_prompts(now: float | None, then: float | None, policy: LatencyPolicy) -> str | None:
+    """Say that prompts are of another length than those of the baseline; ``None``: they are not, or it is not known.
+
+    ``now`` and ``then`` are mean prompt tokens of a request.
+    """
+    if not now or not then:
+        return None
+    times, limit = now / then, policy.prompt_length_ratio
+    if 1.0 / limit <= times <= limit:
+        return None
+    return (
+        f"prompts are {times:.{1 if times > 1.0 else 2}f} times as long as those of the baseline "
+        f"({now:,.0f} tokens, there {then:,.0f})"
+    )
+
+
+def prompt_findings(figures: Figures, baseline: DecodingBaseline | None, policy: Policy) -> list[Finding]:
+    """Return whether the baseline's speed belongs to other prompts. A few requests do not tell."""
+    if baseline is None or (figures.requests or 0.0) < policy.min_effective_drafts:
+        return []
+    words = other_prompts(figures.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency)
+    if words is None:
+        return []
+    return [Finding("WARN", "Prompt length", f"{words}: its speed was recorded with other prompts", _RECORD_AGAIN)]

@@ -11,34 +11,37 @@ reads too low. If it is good even so, it is good. What is broken shows at positi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 from specdec_exporter.predictor.versions import SYNTHETIC, KnownPitfall
-from specdec_exporter.speculation.acceptance import acceptance_ratio
 from specdec_exporter.speculation.benefit import (
     BreakEven,
     Slowdown,
     Speed,
-    assumed_break_even,
-    measured_break_even,
+    break_even,
     slowdown,
     speed,
 )
 from specdec_exporter.speculation.chance import Estimate, proportion
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.findings import answer_findings, by_break_even, chance_findings, request_findings
-from specdec_exporter.speculation.policy import Policy, ResolvedPolicy
-from specdec_exporter.speculation.promptlength import prompt_findings
-from specdec_exporter.speculation.sentences import sentence, subject_of, undecided, without_drafts
-from specdec_exporter.speculation.verdict import Finding, Judgement, Verdict, VerdictCode
+from specdec_exporter.speculation.findings import (
+    answer_findings,
+    by_break_even,
+    chance_findings,
+    prompt_findings,
+    request_findings,
+)
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
+from specdec_exporter.speculation.sentences import SUBJECTS, WITHOUT_DRAFTS, sentence, undecided
+from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, VerdictCode
 
 # Words that say nothing against drafts.
 _FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
+# By acceptance, from the lowest to the highest.
+_BY_ACCEPTANCE: Final[tuple[VerdictCode, ...]] = ("broken", "watch", "healthy")
 
 
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
@@ -46,8 +49,11 @@ def judge(evidence: Evidence, policy: Policy) -> Judgement:
 
     Too few drafts give no verdict.
     """
-    verdict, findings = _drafting(evidence, policy) if evidence.state == "drafting" else _silent(evidence)
-    return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
+    pitfalls = evidence.pitfalls()
+    if evidence.state != "drafting":
+        return told(WITHOUT_DRAFTS[evidence.state], evidence.state, pitfalls)
+    verdict, findings = _drafting(evidence, policy)
+    return Judgement(verdict=verdict, findings=findings, pitfalls=pitfalls)
 
 
 def told(
@@ -56,31 +62,29 @@ def told(
     """Return a judgement that was made elsewhere: its verdict is the one finding."""
     accepted = verdict.acceptance_ratio
     low = verdict.code == "watch" and accepted is not None and accepted.value < acceptance_ratio_min
-    level, subject = subject_of(state) or ("PASS" if verdict.code in _FINE and not low else "WARN", "Verdict")
-    return Judgement(
-        verdict=verdict, findings=(Finding(level, subject, verdict.headline, verdict.action),), pitfalls=pitfalls
-    )
+    level, subject = SUBJECTS.get(state) or ("PASS" if verdict.code in _FINE and not low else "WARN", "Verdict")
+    finding = Finding(level, subject, verdict.headline, verdict.action)
+    return Judgement(verdict=verdict, findings=(finding,), pitfalls=pitfalls)
 
 
-def suffices(figures: Figures, policy: Policy) -> bool:
-    """Whether there are enough drafts, of enough requests, to judge by acceptance.
+def too_few(figures: Figures, policy: Policy) -> str | None:
+    """Return why there are too few drafts, or of too few requests, to judge by acceptance; ``None`` if they suffice.
 
     If the release counts no drafts, the draft tokens decide. A V0 engine gives a ratio without any count; it suffices.
     """
-    counted = _counted(figures)
-    if counted is None:
-        return True
+    if (counted := figures.counted) is None:
+        return None
+    if counted < policy.min_drafts:
+        what = "draft tokens" if figures.drafts is None else "drafts"
+        return f"{counted:.0f} {what}, at least {policy.min_drafts} are needed"
     effective = policy.effective_drafts(counted, figures.requests)
-    return _has_min_drafts(figures, policy) and effective >= policy.min_effective_drafts
-
-
-def _has_min_drafts(figures: Figures, policy: Policy) -> bool:
-    counted = _counted(figures)
-    return counted is None or counted >= policy.min_drafts
-
-
-def _counted(figures: Figures) -> float | None:
-    return figures.draft_tokens if figures.drafts is None else figures.drafts
+    if effective >= policy.min_effective_drafts:
+        return None
+    whose = "few requests"
+    if figures.requests is not None:
+        requests = max(round(figures.requests), 1)
+        whose = f"{requests:,} request{'' if requests == 1 else 's'}"
+    return f"the drafts of {whose} tell as much as {effective:.0f} independent ones: too few to be sure"
 
 
 def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:
@@ -88,16 +92,10 @@ def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:
 
     Wilson's interval, with as many draws as the drafts are worth: those of one request resemble each other.
     """
-    counted = _counted(figures)
-    if not counted or not figures.draft_tokens or figures.accepted_tokens is None:
+    if not figures.counted or not figures.draft_tokens or figures.accepted_tokens is None:
         return None
-    effective = policy.effective_drafts(counted, figures.requests)
+    effective = policy.effective_drafts(figures.counted, figures.requests)
     return proportion(figures.accepted_tokens, figures.draft_tokens, effective)
-
-
-def _silent(evidence: Evidence) -> tuple[Verdict, tuple[Finding, ...]]:
-    judgement = told(without_drafts(evidence.state), evidence.state, ())
-    return judgement.verdict, judgement.findings
 
 
 def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -105,47 +103,40 @@ def _undecided(case: str, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
     return verdict, (Finding("WARN", "Acceptance", f"{verdict.headline}: {reason}", verdict.action),)
 
 
-def _few_drafts(figures: Figures, policy: Policy) -> tuple[Verdict, tuple[Finding, ...]]:
-    what = "draft tokens" if figures.drafts is None else "drafts"
-    reason = f"{_counted(figures):.0f} {what}, at least {policy.min_drafts} are needed"
-    unknown, finding = _undecided("few_drafts", reason)
-    interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
-    return msgspec.structs.replace(unknown, acceptance_ratio=interval, preliminary=reason), finding
-
-
-class _Weighed(NamedTuple):
-    """What decides. ``measured`` and ``late``: speed and latency against the baseline, as far as it tells.
-
-    ``rate`` and its ``interval`` are ``None`` where vLLM verifies only part of each draft.
-    """
-
-    figures: Figures
-    rate: float | None
-    interval: Estimate | None
-    even: BreakEven
-    measured: Speed | None
-    late: Slowdown | None
-    accepted: VerdictCode  # by acceptance alone
-    code: VerdictCode
-    within_chance: tuple[VerdictCode, ...]
-    decided: bool  # by a measurement
-    preliminary: str | None
-
-
 def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Finding, ...]]:
     if evidence.deployment.rejection_sampling == SYNTHETIC:
         return _undecided("synthetic", "rejection_sample_method is synthetic: the operator set the rates of acceptance")
     figures = evidence.figures
-    if figures is None or (rate := _counted_ratio(figures, evidence)) is None:
+    if figures is None or figures.counted_ratio is None:
         return _undecided("no_figures", "two readings of the predictor are needed")
-    if not _has_min_drafts(figures, policy):
-        return _few_drafts(figures, policy)
-    own = policy.for_method(evidence.method)
-    found = _weigh(figures, rate, evidence, own)
-    headline, action = sentence(
-        found.code, found.accepted, found.even, found.rate, evidence, measured=found.measured, late=found.late
-    )
-    findings = _findings(found, evidence, own)
+    few = too_few(figures, policy)
+    if few is not None and (figures.counted or 0.0) < policy.min_drafts:
+        unknown, findings = _undecided("few_drafts", few)
+        return msgspec.structs.replace(unknown, acceptance_ratio=_shown(figures, policy), preliminary=few), findings
+    return _judged(figures, figures.counted_ratio, evidence, policy.for_method(evidence.method), few)
+
+
+def _shown(figures: Figures, policy: Policy) -> Estimate | None:
+    """Return the acceptance rate with its interval; ``None`` where vLLM verifies only part of each draft."""
+    return None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
+
+
+def _judged(
+    figures: Figures, counted: float, evidence: Evidence, policy: Policy, few: str | None
+) -> tuple[Verdict, tuple[Finding, ...]]:
+    """Judge enough drafts. ``counted``: accepted / draft tokens. ``few``: why acceptance is judged by few requests."""
+    even = break_even(figures, evidence.num_speculative_tokens, policy, evidence.cost)
+    found, interval = _weigh(figures, counted, evidence, even, policy), _shown(figures, policy)
+    preliminary = None if found.decided else few
+    headline, action = sentence(found.code, even, figures, evidence, measured=found.measured, late=found.late)
+    findings = [
+        *_measured_findings(found, evidence),
+        *by_break_even(figures, evidence.num_speculative_tokens, even, policy),
+        *request_findings(figures.by_request, policy),
+        *chance_findings(preliminary, found.within_chance, interval),
+        *prompt_findings(figures, evidence.baseline, policy),
+        *answer_findings(evidence.deployment.rejection_sampling),
+    ]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if found.code != "healthy":
         findings[0] = msgspec.structs.replace(findings[0], action=action)
@@ -157,136 +148,87 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
         headline=headline,
         reasons=tuple(finding.found for finding in findings),
         action=action,
-        acceptance_ratio=found.interval,
+        acceptance_ratio=interval,
         within_chance=found.within_chance,
-        preliminary=found.preliminary,
+        preliminary=preliminary,
     )
     return verdict, tuple(findings)
 
 
-def _counted_ratio(figures: Figures, evidence: Evidence) -> float | None:
-    """Return accepted / draft tokens as vLLM counts them: the acceptance rate if it verifies all of each draft."""
-    if evidence.deployment.adaptive_verification:
-        return acceptance_ratio(figures.accepted_tokens, figures.draft_tokens)
-    return figures.acceptance_ratio
+class _Weighed(NamedTuple):
+    """The word. ``measured`` and ``late``: speed and latency against the baseline, as far as it tells."""
+
+    code: VerdictCode
+    within_chance: tuple[VerdictCode, ...]
+    measured: Speed | None
+    late: Slowdown | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether a measurement decides, whatever is accepted."""
+        return self.code == "slower" or (self.measured is not None and self.measured.word is not None)
 
 
-def _weigh(figures: Figures, rate: float, evidence: Evidence, own: ResolvedPolicy) -> _Weighed:
+def _weigh(figures: Figures, rate: float, evidence: Evidence, even: BreakEven, policy: Policy) -> _Weighed:
     """Choose the word. ``rate``: accepted / draft tokens as counted."""
-    policy, k, partly = own.general, evidence.num_speculative_tokens, evidence.deployment.adaptive_verification
+    measured = speed(figures, evidence, policy)
+    code, possible = _guess(figures, rate, evidence, policy)
+    if measured is not None and measured.word is not None:
+        code, possible = measured.word, set()
+    possible |= {code, *(measured.possible if measured else ())}
+    late = _slowdown(figures, evidence, even, measured, policy.latency)
+    if late is not None and possible & _FINE:
+        if late.slower or late.within_chance:
+            possible.add("slower")
+        if late.slower and not late.within_chance:
+            possible -= _FINE
+        if late.slower and code in _FINE:
+            code = "slower"
+    return _Weighed(code, tuple(sorted(possible - {code})), measured, late)
+
+
+def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) -> tuple[VerdictCode, set[VerdictCode]]:
+    """Return the word by acceptance, and the words that chance leaves possible.
+
+    Where vLLM verifies only part of each draft, position 0 shows what is broken. While a measurement does not tell yet,
+    nothing is said to be good.
+    """
+    head = next(iter(figures.per_position), 1.0) if figures.acceptance_ratio is None else None
+
+    def word(accepted: float) -> VerdictCode:
+        if (accepted if head is None else head) < policy.acceptance_ratio_broken:
+            return "broken"
+        return "watch" if evidence.has_step_times or accepted < policy.acceptance_ratio_watch else "healthy"
+
     interval = acceptance_interval(figures, policy)
-    measured = speed(figures, evidence, own)
-    even = measured_break_even(figures, k, evidence.cost) or assumed_break_even(figures, k, own)
-    head = next(iter(figures.per_position), 1.0)
-    unsure = (evidence.cost is not None or evidence.unmeasured is not None) and not _decides(measured)
-    accepted = partial(_by_acceptance, head=head if partly else None, policy=own)
-    guess = partial(accepted, unsure=unsure)
-    by_drafts = _code(rate, guess, measured)
-    low = not partly and rate < even.acceptance_ratio
-    late = _slowdown(figures, evidence.baseline, measured, own, low=low)
-    code: VerdictCode = "slower" if late is not None and late.slower and by_drafts in _FINE else by_drafts
-    decided = _decides(measured) or code == "slower"
-    limits = (policy.acceptance_ratio_broken, own.acceptance_ratio_watch)
-    possible = _with_slower({by_drafts, *_within_chance(interval, guess, limits, measured)}, late)
-    return _Weighed(
-        figures=figures,
-        rate=None if partly else rate,
-        interval=None if partly else interval,
-        even=even,
-        measured=measured,
-        late=late,
-        accepted=accepted(rate),
-        code=code,
-        within_chance=tuple(sorted(possible - {code})),
-        decided=decided,
-        preliminary=None if decided or suffices(figures, policy) else _too_few_requests(figures, policy),
-    )
-
-
-def _findings(found: _Weighed, evidence: Evidence, own: ResolvedPolicy) -> list[Finding]:
-    """Return the reasons, those by which it was decided first."""
-    first, measured = [], found.measured
-    if found.late is not None and found.code == "slower":
-        first.append(Finding("WARN", "Latency", found.late.reason))
-    if measured is not None and (found.code != "slower" or measured.pays):  # against other drafts it is no speed-up
-        lost = measured.harmful or measured.pays is False
-        first.append(Finding("WARN" if lost else "PASS", "Speed", measured.reason))
-    if measured is None and evidence.unmeasured is not None:
-        first.append(Finding("PASS", "Speed", f"speed-up not known: {evidence.unmeasured.why}"))
-    return [
-        *first,
-        *by_break_even(found.figures, found.rate, evidence.num_speculative_tokens, found.even, own),
-        *request_findings(found.figures.by_request, own),
-        *chance_findings(found.preliminary, found.within_chance, found.interval),
-        *prompt_findings(found.figures, evidence.baseline, own.general),
-        *answer_findings(evidence.deployment.rejection_sampling),
-    ]
-
-
-def _too_few_requests(figures: Figures, policy: Policy) -> str:
-    effective = policy.effective_drafts(_counted(figures) or 0.0, figures.requests)
-    whose = "few requests"
-    if figures.requests is not None:
-        requests = max(round(figures.requests), 1)
-        whose = f"{requests:,} request{'' if requests == 1 else 's'}"
-    return f"the drafts of {whose} tell as much as {effective:.0f} independent ones: too few to be sure"
-
-
-def _code(rate: float, guess: Callable[[float], VerdictCode], measured: Speed | None) -> VerdictCode:
-    if measured is not None and measured.harmful:
-        return "harmful"
-    if measured is not None and measured.pays is not None:
-        return "healthy" if measured.pays else "not_paying"
-    return guess(rate)
-
-
-def _decides(measured: Speed | None) -> bool:
-    """Whether the measured speed decides, whatever is accepted."""
-    return measured is not None and (measured.harmful or measured.pays is not None)
+    ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)
+    lowest, highest = (_BY_ACCEPTANCE.index(word(end)) for end in ends)
+    return word(rate), set(_BY_ACCEPTANCE[lowest : highest + 1])
 
 
 def _slowdown(
-    figures: Figures, baseline: DecodingBaseline | None, measured: Speed | None, policy: ResolvedPolicy, *, low: bool
+    figures: Figures, evidence: Evidence, even: BreakEven, measured: Speed | None, limits: LatencyPolicy
 ) -> Slowdown | None:
     """Compare with the baseline, unless drafts may be why.
 
-    Against one without drafts, they must be shown to pay; against another, their acceptance must not be ``low``.
+    Against one without drafts, they must be shown to pay; against another, their acceptance must not be low.
     """
-    pays = measured is not None and measured.pays
+    baseline, rate = evidence.baseline, figures.acceptance_ratio
+    pays, low = measured is not None and measured.word == "healthy", rate is not None and rate < even.acceptance_ratio
     if baseline is None or not (pays or (baseline.speculative and not low)):
         return None
-    return slowdown(figures, baseline, policy)
+    return slowdown(figures, baseline, limits)
 
 
-def _with_slower(possible: set[VerdictCode], late: Slowdown | None) -> set[VerdictCode]:
-    """Return the possible words when a service that is fine may be slower than its baseline."""
-    if late is None or not possible & _FINE:
-        return possible
-    if late.within_chance:
-        return possible | {"slower"}
-    return (possible - _FINE) | {"slower"} if late.slower else possible
-
-
-def _within_chance(
-    interval: Estimate | None,
-    guess: Callable[[float], VerdictCode],
-    limits: Sequence[float],
-    measured: Speed | None,
-) -> set[VerdictCode]:
-    """Return the words within the intervals: the speed-up's, and acceptance's unless speed decides."""
-    possible: set[VerdictCode] = set(measured.possible) if measured else set()
-    if not _decides(measured) and interval is not None and interval.low is not None and interval.high is not None:
-        between = (limit for limit in limits if interval.low < limit < interval.high)
-        possible |= {guess(rate) for rate in (interval.low, interval.high, *between)}
-    return possible
-
-
-def _by_acceptance(rate: float, head: float | None, *, policy: ResolvedPolicy, unsure: bool = False) -> VerdictCode:
-    """Choose the word by accepted / draft tokens as counted.
-
-    ``head``: acceptance at position 0, where vLLM verifies only part of each draft. ``unsure``: a measurement does not
-    tell yet, so that nothing is said to be good.
-    """
-    if (rate if head is None else head) < policy.general.acceptance_ratio_broken:
-        return "broken"
-    return "watch" if unsure or rate < policy.acceptance_ratio_watch else "healthy"
+def _measured_findings(found: _Weighed, evidence: Evidence) -> list[Finding]:
+    """Return the findings on speed and latency."""
+    findings, measured = [], found.measured
+    if found.late is not None and found.code == "slower":
+        findings.append(Finding("WARN", "Latency", found.late.reason))
+    # Against other drafts it is no speed-up.
+    if measured is not None and (found.code != "slower" or measured.word == "healthy"):
+        level: Level = "WARN" if measured.word in ("harmful", "not_paying") else "PASS"
+        findings.append(Finding(level, "Speed", measured.reason))
+    if measured is None and evidence.unmeasured is not None:
+        findings.append(Finding("PASS", "Speed", f"speed-up not known: {evidence.unmeasured.why}"))
+    return findings

@@ -80,11 +80,6 @@ class Load(msgspec.Struct, frozen=True):
             0.0 <= amount <= _MOST for amount in (self.seconds, *counted)
         )
 
-    @property
-    def tells_the_cost(self) -> bool:
-        """Whether its steps show what decoding costs: some ran, and no preempted request's gap counts as a step."""
-        return self.ran and not self.counts.preemptions
-
 
 def bin_of(concurrency: float) -> int:
     """Return the bound of the bin that holds ``concurrency``."""

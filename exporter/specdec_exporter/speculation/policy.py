@@ -8,20 +8,16 @@ from functools import cache
 import msgspec
 
 from specdec_exporter.predictor.versions import canonical_method
-from specdec_exporter.speculation.acceptance import effective_drafts
 
 
 class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The thresholds of one method. ``None``: the general value holds.
 
-    ``fixed_k``: a draft is one block, drafted in one pass, and k is the block's size. A position costs little, so what
-    counts is the mean acceptance length; k is not there to be lowered. ``looked_up``: drafts are copied from the text,
-    so whether a request accepts all or nothing is a matter of its text.
+    ``looked_up``: drafts are copied from the text, so whether a request accepts all or nothing is a matter of its text.
     """
 
     acceptance_ratio_min: float | None = None
     acceptance_ratio_watch: float | None = None
-    fixed_k: bool = False
     looked_up: bool = False
 
 
@@ -64,11 +60,12 @@ class RequestsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``near_zero``, ``near_one``: acceptance rates of a request at or below the one, and above the other.
     ``near_zero_share``: with a larger share of such requests, some output may be garbled; only while the median request
-    accepts ``acceptance_ratio_min``. ``near_one_share``: some output may loop; only while the median is at most
+    accepts ``median_min``. ``near_one_share``: some output may loop; only while the median is at most
     ``median_max``. If drafts of a request are as alike as ``draft_correlation``, fewer than 1 % are near 0 at a median
     of 0.5, and fewer than 25 % near 1 at 0.8.
     """
 
+    median_min: float
     near_zero: float
     near_one: float
     near_zero_share: float
@@ -135,13 +132,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fewer drafts say nothing about a window. ``min_effective_drafts``: nor do drafts that tell less than this number of
     independent ones. ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or
     all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict
-    is left when no look of this time said it. ``short_draft_tolerance``: if drafts
-    are shorter than k by a larger share, the curve is too biased to recommend a k. ``acceptance_ratio_suspicious``:
-    above it, with at least ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``:
-    the highest temperature of each band of requests; the last band is above them, the first is greedy sampling.
-    ``prompt_length_bands``: the most prompt tokens of each band of requests; the last band is above them.
-    ``head_acceptance_ratio_min``, ``tail_acceptance_ratio_min``: for the first position, and for the positions after
-    it.
+    is left when no look of this time said it. ``short_draft_tolerance``: if drafts are shorter than k by a larger
+    share, the tail of the curve reads too low. ``acceptance_ratio_suspicious``: above it, with at least
+    ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``: the highest temperature
+    of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
+    most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
+    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it. ``looked_up``: set by
+    :meth:`for_method`.
     """
 
     acceptance_ratio_broken: float
@@ -167,37 +164,21 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chance: ChancePolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
+    looked_up: bool = False
 
     def effective_drafts(self, drafts: float, requests: float | None) -> float:
-        """Return how many independent drafts tell as much; ``None``: requests are not counted."""
-        if requests is None:
-            requests = drafts / self.assumed_drafts_per_request
-        return effective_drafts(drafts, max(requests, 1.0), self.draft_correlation)
+        """Return how many independent drafts tell as much; ``None``: requests are not counted.
 
-    def for_method(self, method: str | None) -> ResolvedPolicy:
-        """Return the thresholds for ``method``, whatever name the release gives it; general ones where it has none."""
+        Those of one request resemble each other (Kish's design effect), so at most requests / correlation.
+        """
+        counted = drafts / self.assumed_drafts_per_request if requests is None else requests
+        return drafts / (1.0 + self.draft_correlation * max(drafts / max(counted, 1.0) - 1.0, 0.0))
+
+    def for_method(self, method: str | None) -> Policy:
+        """Return the policy with the thresholds of ``method``, whatever name the release gives it."""
         own = self.methods.get(canonical_method(method or ""), MethodPolicy())
-        return ResolvedPolicy(
-            method=method,
-            acceptance_ratio_min=_first(own.acceptance_ratio_min, self.acceptance_ratio_min),
-            acceptance_ratio_watch=_first(own.acceptance_ratio_watch, self.acceptance_ratio_watch),
-            looked_up=own.looked_up,
-            general=self,
-        )
-
-
-class ResolvedPolicy(msgspec.Struct, frozen=True):
-    """The thresholds for one service. ``general`` has the thresholds that no method changes."""
-
-    method: str | None
-    acceptance_ratio_min: float
-    acceptance_ratio_watch: float
-    looked_up: bool
-    general: Policy
-
-
-def _first(own: float | None, general: float) -> float:
-    return general if own is None else own
+        known = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
+        return msgspec.structs.replace(self, **known)
 
 
 @cache

@@ -6,6 +6,7 @@ import math
 
 from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed
 from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
 
 
@@ -15,56 +16,32 @@ def undecided(case: str, reason: str) -> Verdict:
     return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
 
 
-def without_drafts(state: str) -> Verdict:
-    """Return the verdict in a state without drafts to judge."""
-    return _WITHOUT_DRAFTS[state]
-
-
-def subject_of(state: str) -> tuple[Level, str] | None:
-    """Return level and subject of the one finding in a state without drafts to judge; ``None`` for another state."""
-    return _SUBJECTS.get(state)
-
-
 def sentence(
     code: VerdictCode,
-    accepted: VerdictCode,
     even: BreakEven,
-    rate: float | None,
+    figures: Figures,
     evidence: Evidence,
     *,
     measured: Speed | None,
     late: Slowdown | None,
 ) -> tuple[str, str]:
-    """Return headline and next step for a word.
-
-    ``accepted``: the word by acceptance alone. ``rate``: of acceptance, ``None`` where vLLM verifies only part of each
-    draft. ``measured`` and ``late``: speed and latency against the baseline.
-    """
-    by_steps = evidence.cost is not None
-    headline, action = _WORDS[_case(code, measured, late, by_steps=by_steps) or _of_acceptance(accepted, even, rate)]
+    """Return headline and next step for a word; ``measured`` and ``late``: speed and latency against the baseline."""
+    rate = figures.acceptance_ratio
+    pays = measured is not None and measured.word == "healthy"
+    case = f"{code}_by_length" if rate is None else code
+    if code == "slower":
+        case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
+    elif code in ("harmful", "watch") and evidence.has_step_times:
+        case = f"{code}_by_steps"
+    elif code in ("harmful", "not_paying"):
+        case = code
+    elif pays:
+        case = "healthy_measured"
+    elif rate is not None and code == "watch" and rate < even.acceptance_ratio:
+        case = "watch_low"
+    headline, action = _WORDS[case]
     speedup = measured.speedup.value if measured else math.nan
     return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
-
-
-def _case(code: VerdictCode, measured: Speed | None, late: Slowdown | None, *, by_steps: bool) -> str | None:
-    """Return the case of a word that a measurement decides; ``None``: acceptance does."""
-    if code == "slower":
-        if measured is not None and measured.pays:
-            return "slower_paying"
-        return "slower_by_drafts" if late is not None and late.by_drafts else code
-    if code == "harmful":
-        return "harmful_by_steps" if by_steps else code
-    if code == "healthy" and measured is not None and measured.pays:
-        return "measured_paying"
-    if code == "watch" and by_steps:
-        return "undecided"
-    return code if code == "not_paying" else None
-
-
-def _of_acceptance(code: VerdictCode, even: BreakEven, rate: float | None) -> str:
-    if rate is None:
-        return f"{code}_by_length"
-    return "watch_low" if code == "watch" and rate < even.acceptance_ratio else code
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -125,30 +102,25 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "watch": ("Acceptance is fair; whether it pays is not measured", "To know, {measure}."),
     "watch_by_length": ("Mean acceptance length is fair; whether it pays is not measured", "To know, {measure}."),
-    "undecided": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
-    "measured_paying": ("Speculation is paying off", "Nothing to do."),
+    "watch_by_steps": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
+    "healthy_measured": ("Speculation is paying off", "Nothing to do."),
     "healthy_by_length": ("Mean acceptance length is good; whether it pays is not measured", "To know, {measure}."),
     "healthy": ("Acceptance is good; whether it pays is not measured", "To know, {measure}."),
 }
 
 # States without drafts to judge: level and subject of the one finding, and the verdict.
-_SUBJECTS: dict[str, tuple[Level, str]] = {
+SUBJECTS: dict[str, tuple[Level, str]] = {
     "unreachable": ("FAIL", "Metrics"),
     "stats_disabled": ("FAIL", "Statistics"),
     "speculation_off": ("WARN", "Speculation"),
     "idle": ("PASS", "Drafting"),
     "not_drafting": ("WARN", "Drafting"),
-    "api_servers": ("PASS", "Log"),
-    "no_engine_config": ("WARN", "Log"),
-    "no_stats_lines": ("PASS", "Log"),
-    "nothing_known": ("WARN", "Log"),
 }
-_WITHOUT_DRAFTS: dict[str, Verdict] = {
+WITHOUT_DRAFTS: dict[str, Verdict] = {
     "unreachable": Verdict(
         code="unknown",
         headline="No metrics of the predictor, so nothing is known",
-        reasons=(),
-        action="Check that the predictor runs and that --predictor.url points at the port of its /metrics.",
+        action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
     ),
     "stats_disabled": Verdict(
         code="unknown",
@@ -168,7 +140,6 @@ _WITHOUT_DRAFTS: dict[str, Verdict] = {
     "idle": Verdict(
         code="idle",
         headline="Speculation is on; no tokens are being generated",
-        reasons=(),
         action="Wait for traffic.",
     ),
     "not_drafting": Verdict(
@@ -177,44 +148,5 @@ _WITHOUT_DRAFTS: dict[str, Verdict] = {
         reasons=("no draft tokens while decoding steps go on",),
         action="Look for sampling parameters that switch speculation off, a batch-size limit (dynamic k), or, with "
         "n-gram lookup, prompts that hold nothing to copy.",
-    ),
-    "api_servers": Verdict(
-        code="unknown",
-        headline="Several API servers: vLLM switches its periodic stats lines off",
-        reasons=(
-            "with --api-server-count above 1 no stats line is logged (vLLM 0.10.2 and later)",
-            "--data-parallel-size N runs N API servers unless told otherwise (0.15.1 and later)",
-        ),
-        action="Read /metrics, which stays complete: specdec-exporter check URL. For lines in the log start vLLM with "
-        "--api-server-count 1.",
-    ),
-    "no_engine_config": Verdict(
-        code="unknown",
-        headline="Tokens were generated, but no spec-decode line was logged",
-        reasons=(
-            "speculation is off, or nothing was drafted; the engine's init line, which would tell, is not in this log",
-        ),
-        action="Read the log from the predictor's start, or ask it: specdec-exporter check URL.",
-    ),
-    "no_stats_lines": Verdict(
-        code="unknown",
-        headline="Speculation is configured, but the log holds no stats line",
-        reasons=(
-            "no traffic yet: idle intervals are logged at DEBUG level only",
-            "or --disable-log-stats, or a log level above INFO (VLLM_LOGGING_LEVEL)",
-            "or several API servers (--api-server-count, --data-parallel-size), which switch the lines off",
-        ),
-        action="Ask the predictor: specdec-exporter check URL.",
-    ),
-    "nothing_known": Verdict(
-        code="unknown",
-        headline="This log holds no line of vLLM's statistics",
-        reasons=(
-            "another container's or program's log",
-            "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",
-            "or a diffusion model, whose lines count no acceptance",
-        ),
-        action="Check that this is the log of the predictor's own container, from its start; or ask the predictor: "
-        "specdec-exporter check URL.",
     ),
 }

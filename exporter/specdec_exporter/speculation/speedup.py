@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.chance import Estimate, Spread, batches, jackknife, stalled
+from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, batches, jackknife, stalled
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.steptime import MOST_PREFILL, Line, StepTimes, undisturbed
@@ -151,8 +151,7 @@ def _chances(
     told: Sequence[Load], near: Sequence[_Bent], plain: StepTimes, policy: Policy, *, paired: bool
 ) -> list[list[_Sums | None]]:
     """Return the sums without each batch: of what runs now, and of the recording; of a pair, of both at once."""
-    cut = [_near(batch, plain, policy) for batch in batches(told, policy.chance)]
-    rest = [[each for other in cut if other is not batch for each in other] for batch in cut]
+    rest = all_but_each([_near(batch, plain, policy) for batch in batches(told, policy.chance)])
     if paired:
         return [list(map(_Sums.of, rest, plain.copies)) if len(plain.copies) == len(rest) else []]
     return [[_Sums.of(some, plain.line) for some in rest], [_Sums.of(near, copy) for copy in plain.copies]]

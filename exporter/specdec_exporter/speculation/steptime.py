@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from specdec_exporter.speculation.chance import Spread, batches, jackknife, stalled
+from specdec_exporter.speculation.chance import Spread, all_but_each, batches, jackknife, stalled
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
 
@@ -161,8 +161,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 def _copies(cut: Sequence[Sequence[_Point]]) -> tuple[Line, ...]:
     """Return the line without each batch."""
-    found = (_fitted([point for other in cut if other is not batch for point in other]) for batch in cut)
-    return tuple(copy for copy in found if copy is not None)
+    return tuple(copy for copy in map(_fitted, all_but_each(cut)) if copy is not None)
 
 
 def undisturbed(loads: Sequence[Load], policy: Policy) -> list[Load]:

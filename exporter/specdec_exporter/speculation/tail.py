@@ -25,14 +25,6 @@ class TailGrowth(NamedTuple):
     error: float
 
 
-def slower_shares(now: Histogram, baseline: Histogram) -> Iterator[tuple[float, float, float]]:
-    """Yield each common boundary with the shares above it, now and at baseline. Neither histogram may be empty."""
-    then = dict(zip(baseline.bounds, baseline.counts, strict=True))
-    for bound, count in zip(now.bounds, now.counts, strict=True):
-        if bound in then:
-            yield bound, 1.0 - count / now.count, 1.0 - then[bound] / baseline.count
-
-
 def grown_tails(
     now: Histogram, baseline: Histogram, policy: LatencyPolicy
 ) -> Iterator[tuple[float, float, float, float]]:
@@ -42,7 +34,10 @@ def grown_tails(
     count that held ``tail_limit_share`` of the requests at baseline. Neither histogram may be empty.
     """
     most_slower = round(1.0 - policy.tail_limit_share, 10)
-    for bound, slower, slower_then in slower_shares(now, baseline):
+    # A boundary that the baseline lacks kept none of its requests.
+    then = dict(zip(baseline.bounds, baseline.counts, strict=True))
+    for bound, count in zip(now.bounds, now.counts, strict=True):
+        slower, slower_then = 1.0 - count / now.count, 1.0 - then.get(bound, 0.0) / baseline.count
         if slower_then <= most_slower and (share := slower - policy.tail_growth * slower_then) > 0.0:
             yield bound, share, slower, slower_then
 

@@ -1,8 +1,7 @@
 """Is speculation paying off? What a judgement says: one word, one sentence, the reasons, the next step.
 
-``judging.py`` chooses the word, ``sentences.py`` has the sentences, ``findings.py`` the reasons, ``lastword.py`` what
-stays said for a time. Page, API, ``check`` and ``analyze`` show this judgement; the rule pack records the same states
-by the same thresholds.
+``judging.py`` chooses the word, ``sentences.py`` has the sentences, ``findings.py`` the reasons. Page, API, ``check``
+and ``analyze`` show this judgement; the rule pack records the same states by the same thresholds.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     code: VerdictCode
     basis: Basis | None = None
     headline: str
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
     action: str
     acceptance_ratio: Estimate | None = None
     within_chance: tuple[VerdictCode, ...] = ()

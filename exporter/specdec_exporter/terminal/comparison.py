@@ -11,9 +11,7 @@ from rich.text import Text
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import DecisionCode, times
-from specdec_exporter.comparison.distribution import Quantile
-from specdec_exporter.comparison.latency import LatencyComparison
-from specdec_exporter.comparison.likeness import TITLES
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Quantile
 from specdec_exporter.formatting import count, decimal, percent, percentage_points, plain, seconds
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.chance import Estimate
@@ -38,14 +36,13 @@ _STYLE: dict[DecisionCode, str] = {
     "inconclusive": "blue",
     "slower": "red",
     "tail_worse": "red",
-    "mixed": "red",
     "undecided": "blue",
 }
 _LEGEND: Final = (
     "The true value lies in ( ) in 95 of 100 comparisons; without ( ), chance is not known. Of latencies a ratio below "
     "1 is faster, of speed-ups one above 1."
 )
-_QUANTILES: Final = "Quantiles are interpolated; the bucket boundaries around them are in [ ]."
+_QUANTILES: Final = "A quantile lies between these bucket boundaries in 95 of 100 recordings."
 _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
@@ -111,8 +108,9 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("mean draft length", _draft_length),
         ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
     )
-    if (change := comparison.acceptance_change) is not None and change.difference is not None:
-        rows.append(("change of the acceptance rate", "", _interval(change.difference, percentage_points)))
+    if comparison.acceptance_change is not None:
+        change = _interval(comparison.acceptance_change, percentage_points)
+        rows.append(("change of the acceptance rate", "", change))
     return rows
 
 
@@ -154,18 +152,14 @@ def _latency(latency: LatencyComparison) -> tuple[str, ...]:
 
 
 def quantile(found: Quantile | None) -> str:
-    """Return ``43.1 ms [25, 50]``: interpolated, with the boundaries around it; or why it is not resolvable."""
-    if found is None:
+    """Return ``25 ms to 50 ms``, ``< 1 ms`` or ``> 10 s``."""
+    if found is None or (found.low_seconds is None and found.high_seconds is None):
         return "-"
-    if found.unresolvable == "below_first_bucket":
-        return f"unresolvable: < {seconds(found.high_seconds)}" if found.high_seconds else "unresolvable: first bucket"
-    if found.unresolvable == "above_last_bucket":
-        return f"unresolvable: > {seconds(found.low_seconds)}"
-    if found.seconds is None:
-        return "unresolvable: too few"
-    scale = 1000.0 if found.seconds < 0.9995 else 1.0
-    low, high = ("?" if bound is None else f"{bound * scale:.4g}" for bound in (found.low_seconds, found.high_seconds))
-    return f"{seconds(found.seconds)} [{low}, {high}]"
+    if found.low_seconds is None:
+        return f"< {seconds(found.high_seconds)}"
+    if found.high_seconds is None:
+        return f"> {seconds(found.low_seconds)}"
+    return f"{seconds(found.low_seconds)} to {seconds(found.high_seconds)}"
 
 
 def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
@@ -174,8 +168,6 @@ def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
         yield "load, requests in decode", f"{speedup.concurrency:.1f}"
     if speedup.closed_loop is not None:
         yield "decoding, fixed number of clients", times(speedup.closed_loop)
-    if speedup.realised is not None and speedup.realised_from is not None:
-        yield f"{TITLES[speedup.realised_from]}, as recorded", times(speedup.realised)
     if speedup.break_even_acceptance_ratio is not None:
         yield "acceptance that breaks even", _interval(speedup.break_even_acceptance_ratio, percent)
     if speedup.break_even_acceptance_length is not None:
@@ -205,15 +197,21 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
+def _flag_codes(comparison: Comparison) -> str:
+    """Return ``Flags: load_differs (see below).``"""
+    codes = dict.fromkeys(flag.code for flag in comparison.flags)
+    return f"Flags: {', '.join(codes)} (see below)." if codes else "Flags: none."
+
+
 # --- Terminal --------------------------------------------------------------------------------------------------------
 
 
 def print_comparison(console: Console, comparison: Comparison, *, verbose: bool = False) -> None:
-    """Print what was found, what to do and how sure that is; then the tables, the reasons and the flags."""
+    """Print what was found, what to do and which flags there are; then the tables, the reasons and the flags."""
     decision = comparison.decision
     console.print(Text(plain(f"{decision.headline}."), style=f"bold {_STYLE[decision.code]}"))
     console.print(Text(plain(decision.action)))
-    console.print(Text(plain(decision.confidence)))
+    console.print(Text(_flag_codes(comparison)))
     for section in _main(comparison):
         print_section(console, section)
     indented(console, Text(_LEGEND, style="dim"))
@@ -221,7 +219,8 @@ def print_comparison(console: Console, comparison: Comparison, *, verbose: bool 
         for section in _details(comparison):
             print_section(console, section)
         indented(console, Text(_QUANTILES, style="dim"))
-    heading(console, "Reasons")
+    if decision.reasons:
+        heading(console, "Reasons")
     for reason in decision.reasons:
         indented(console, Text(plain(f"- {reason}")))
     if comparison.flags:
@@ -243,7 +242,7 @@ def as_markdown(comparison: Comparison) -> str:
         "",
         escaped(decision.action),
         "",
-        escaped(decision.confidence),
+        escaped(_flag_codes(comparison)),
         "",
         *(f"- {escaped(reason)}" for reason in decision.reasons),
     ]

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.predictor.versions import KnownPitfall
-from specdec_exporter.speculation.facts import WarningCount
+from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Finding, Level, Verdict, VerdictCode
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, print_framed, table

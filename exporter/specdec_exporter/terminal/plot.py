@@ -10,11 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_exporter.comparison.advice import called
-from specdec_exporter.comparison.byload import Line
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.errors import ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.terminal.comparison import describe_speculation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +46,7 @@ def draw(path: str, several: Several) -> None:
     speed-up was measured at any load.
     """
     check_plot(path)
-    lines = [line for line in several.lines if any(each.speedup for each in line.by_load)]
-    if not lines:
+    if not any(load.speedups for load in several.loads):
         raise ComparisonError(f"{path}: no speed-up is known at any load: nothing drawn")
     import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -59,7 +57,7 @@ def draw(path: str, several: Several) -> None:
         mpl.rcdefaults()  # whatever a matplotlibrc says
         mpl.rcParams.update(_SETTINGS)
         figure = Figure(figsize=(7.6, 4.6), layout="constrained")
-        _fill(figure.add_subplot(), lines, several.comparisons[0].baseline.name)
+        _fill(figure.add_subplot(), several)
         nameless = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(picture, format=kind, dpi=160, metadata=nameless)
     try:
@@ -68,28 +66,29 @@ def draw(path: str, several: Several) -> None:
         raise ConfigError(f"--plot {path}: cannot be written: {error.strerror or error}") from error
 
 
-def _fill(axes: Axes, lines: list[Line], baseline: str) -> None:
+def _fill(axes: Axes, several: Several) -> None:
+    baseline = several.comparisons[0].baseline.name
     axes.set_xlabel("Requests in decode at a time, per engine (logarithmic)")
     axes.set_ylabel(f"Speed-up over {baseline}, bars: 95 %", parse_math=False)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.axhline(1.0, color="#555555", linewidth=1.0)
-    drawn = []
-    for index, line in enumerate(lines):
-        loads = [(at.concurrency, at.speedup) for at in line.by_load if at.speedup]
-        drawn += [
-            axes.errorbar(
-                [load for load, _ in loads],
-                [speedup.value for _, speedup in loads],
-                yerr=list(zip(*(_reach(speedup) for _, speedup in loads), strict=True)),
-                color=_COLOURS[index % len(_COLOURS)],
-                marker=_MARKERS[index % len(_MARKERS)],
-                linestyle=_STYLES[index % len(_STYLES)],
-                capsize=3,
-            )
-        ]
-    for text in axes.legend(drawn, [called(line) for line in lines]).get_texts():
+    drawn = {}
+    for index, side in enumerate(each.candidate for each in several.comparisons):
+        told = [(at.concurrency, at.speedups[side.name]) for at in several.loads if side.name in at.speedups]
+        if not told:
+            continue
+        drawn[f"{side.name} ({describe_speculation(side)})"] = axes.errorbar(
+            [load for load, _ in told],
+            [speedup.value for _, speedup in told],
+            yerr=list(zip(*(_reach(speedup) for _, speedup in told), strict=True)),
+            color=_COLOURS[index % len(_COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            linestyle=_STYLES[index % len(_STYLES)],
+            capsize=3,
+        )
+    for text in axes.legend([*drawn.values()], [*drawn]).get_texts():
         text.set_parse_math(False)  # a name with two dollars is no formula
 
 

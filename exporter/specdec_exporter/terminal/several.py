@@ -9,12 +9,12 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.advice import Advice, AdviceCode, shown
+from specdec_exporter.comparison.advice import Advice, AdviceCode
 from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.decision import times
-from specdec_exporter.comparison.latency import Sli
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
+from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.formatting import count, percent, plain, seconds
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
@@ -36,8 +36,6 @@ _STYLE: dict[AdviceCode, str] = {
     "use": "green",
     "off": "red",
     "undecided": "blue",
-    "record_more": "yellow",
-    "unknown": "blue",
 }
 _RECORDING_COLUMNS: Final = ("recording", "speculation", "requests", "TTFT", "TPOT", "accepted", "decision")
 _LEGEND: Final = (
@@ -59,15 +57,13 @@ def write_several(stream: TextIO, several: Several, output: Output, *, verbose: 
 
 
 def _speedups(several: Several) -> Section:
+    names = [each.candidate.name for each in several.comparisons]
     rows = []
-    for choice in several.choices:
-        fastest = choice.fastest if choice.best and choice.best.value > 1.0 else None
-        cells = (
-            times(line.speedup_at(choice.concurrency)) + (" *" if line.recording == fastest else "")
-            for line in several.lines
-        )
-        rows.append((shown(choice.concurrency), *cells))
-    return Section("Speed-up by load", rows, ("load", *(line.recording for line in several.lines)))
+    for load in several.loads:
+        best = load.fastest if load.speedup(load.fastest) > 1.0 else None
+        cells = (times(load.speedups.get(name)) + (" *" if name == best else "") for name in names)
+        rows.append((f"{load.concurrency:.1f}", *cells))
+    return Section("Speed-up by load", rows, ("load", *names))
 
 
 def _recordings(several: Several) -> Section:
@@ -117,7 +113,7 @@ def _config_flag(advice: Advice) -> str:
 
 
 def print_several(console: Console, several: Several, *, verbose: bool = False) -> None:
-    """Print what to run, the speed-ups by load and the flags; ``verbose`` adds reasons and recordings."""
+    """Print what to run, the speed-ups by load and the flags; ``verbose`` adds a note and recordings."""
     advice = several.advice
     console.print(Text(plain(advice.headline), style=f"bold {_STYLE[advice.code]}"))
     console.print(Text(plain(advice.outlook)))
@@ -125,9 +121,9 @@ def print_several(console: Console, several: Several, *, verbose: bool = False) 
     if advice.speculative_config is not None:
         # Not wrapped, so that it can be copied.
         console.print(Text(plain(_config_flag(advice))), soft_wrap=True)
-    for reason in advice.reasons if verbose else ():
-        console.print(Text(f"- {plain(reason)}"))
-    if several.choices:
+    if verbose and advice.note is not None:
+        console.print(Text(plain(advice.note)))
+    if several.loads:
         print_section(console, _speedups(several))
         indented(console, Text(_LEGEND, style="dim"))
     if verbose:
@@ -150,8 +146,8 @@ def as_markdown(several: Several) -> str:
     lines += [escaped(advice.action)]
     if advice.speculative_config is not None:
         lines += ["", *fenced(_config_flag(advice))]
-    if advice.reasons:
-        lines += ["", *(f"- {escaped(reason)}" for reason in advice.reasons)]
+    if advice.note is not None:
+        lines += ["", escaped(advice.note)]
     for section in (_speedups(several), _recordings(several)):
         lines += markdown_section(section)
     lines += ["", escaped(f"{_LEGEND} {_RECORDINGS_LEGEND}"), "", "## Settings"]

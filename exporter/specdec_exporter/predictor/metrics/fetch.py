@@ -220,7 +220,7 @@ class MetricsFetcher:
                 found = " ".join(error.message.split())[:120]
                 raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                raise FetchError("connect", f"GET {_shown(target)}: {self._connect_failure(error)}") from error
+                raise self._connect_failure(f"GET {_shown(target)}", error) from error
             async with response:
                 if response.status in _REDIRECTS:
                     target = _redirected(target, response.headers.get("Location"))
@@ -232,18 +232,26 @@ class MetricsFetcher:
                 return body, response.headers.get("Content-Type")
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
 
-    def _connect_failure(self, error: Exception) -> str:
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return f"cannot resolve {error.host}"
+    def _connect_failure(self, what: str, error: Exception) -> FetchError:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             cause = error.certificate_error
-            return f"its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}"
+            why = getattr(cause, "verify_message", "") or cause
+            return FetchError("tls", f"{what}: its certificate is not trusted: {why}")
+        if isinstance(error, aiohttp.ClientConnectorSSLError):
+            return FetchError(
+                "tls", f"{what}: no TLS is spoken there, or none that fits; plain HTTP begins with http://"
+            )
+        return FetchError("connect", f"{what}: {self._no_connection(error)}")
+
+    def _no_connection(self, error: Exception) -> str:
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return f"cannot resolve {error.host}"
         if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
             return f"cannot connect: {os.strerror(error.errno)}"
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         if isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError):
             asks = self._metrics_url.scheme == "https" and not self._credentials.shows_certificate
-            hint = "; if it demands a client certificate, give --predictor.cert-file" if asks else ""
+            hint = "; if it demands a client certificate, give cert_file and key_file" if asks else ""
             return f"the connection was closed without an answer{hint}"
         return f"cannot connect: {cause or type(cause).__name__}"
 

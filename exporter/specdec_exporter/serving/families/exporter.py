@@ -11,7 +11,8 @@ from specdec_exporter.serving.predictorruntime import CollectorHealth, Predictor
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 REASONS: dict[FetchReason, str] = {
-    "connect": "no connection: nobody listens, the name has no address, the certificate is not trusted",
+    "connect": "no connection: nobody listens, the name has no address",
+    "tls": "the certificate is not trusted, or what answers speaks no TLS",
     "timeout": "no complete answer within the scraper's timeout or `--predictor.timeout`",
     "http_status": "another status than 200",
     "redirect": "to another host or port, or too often",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.totals import EngineLogTotals
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.families.family import ENGINE, SERVICE, Group, counter, gauge
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.logtotals import EngineLogTotals
 
 LOG: Group[EngineLogTotals] = Group(
     ENGINE,

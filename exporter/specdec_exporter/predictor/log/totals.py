@@ -7,7 +7,7 @@ from collections import Counter
 
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.events import SpecDecoding
-from specdec_exporter.speculation.acceptance import Counts, reconstruct_window
+from specdec_exporter.predictor.log.rounding import reconstruct_window
 
 OTHER = "other"  # the sum of the engines beyond the bound
 
@@ -24,15 +24,6 @@ class EngineLogTotals:
         self.num_speculative_tokens: int | None = None  # of the last line
         # Accepted and draft tokens of the last line, if it printed lifetime totals (V0).
         self.lifetime: tuple[int, int] | None = None
-
-    def counts(self) -> Counts:
-        """Return the totals as counts."""
-        return Counts(
-            drafts=self.drafts,
-            draft_tokens=self.draft_tokens,
-            accepted_tokens=self.accepted_tokens,
-            accepted_per_position=tuple(self.accepted_per_position),
-        )
 
     def since_last(self, event: SpecDecoding) -> tuple[int, int] | None:
         """Return the line's accepted and draft tokens; of lifetime totals (V0) the increase since the last line.

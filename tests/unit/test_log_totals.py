@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.predictor.log.events import SpecDecoding
-from specdec_exporter.speculation.logtotals import LogTotals, engine_label
+from specdec_exporter.predictor.log.totals import LogTotals, engine_label
 
 
 def line(accepted: int, drafted: int, **more: object) -> SpecDecoding:

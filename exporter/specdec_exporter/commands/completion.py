@@ -1,0 +1,23 @@
+"""``completion``: the script with which a shell completes commands and flags."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from specdec_exporter.commands import PROG
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> int:
+    """Print the script of a shell that completes this command line.
+
+    For example, in ~/.bashrc: eval "$(specdec-exporter completion bash)"
+    """
+    found = get_completion_class(shell)
+    assert found is not None  # noqa: S101  click has all three
+    variable = f"_{PROG.replace('-', '_').upper()}_COMPLETE"
+    click.echo(found(ctx.find_root().command, {}, PROG, variable).source())
+    return 0
