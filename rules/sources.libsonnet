@@ -216,12 +216,13 @@ function(config)
       local of(suffix) = aggregate('sum', range('increase', source.raw.histogram(sli, suffix), seconds), labels);
       of('sum') + '\n/\n(' + of('count') + ' > 0)',
 
-    // The same of a gauge, now.
+    // The same of a gauge, now, or the least within a time.
     replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), replica),
+    replicaLeast(name, seconds):: aggregate('sum', range('min_over_time', source.raw.gauge(name), seconds), replica),
 
-    // How often the replica that restarted most often did so within a time.
+    // How often each replica restarted within a time.
     restarts(seconds)::
-      promql.by('max', source.service, named(source.raw.counter('generation_tokens', ranged('resets', seconds)))),
+      promql.by('max', source.target, named(source.raw.counter('generation_tokens', ranged('resets', seconds)))),
 
     // Names the record of the replicas that are known.
     replica_up:: 'inference_service:specdec_replica:up',
@@ -256,7 +257,7 @@ function(config)
       // The same for the record, which outlives the other series of a replica: it reads its own past. 0 also means that the
       // target itself cannot be scraped, which with the sidecar is the sidecar.
       recorded:
-        local known = promql.by('group', source.target, 'last_over_time(%s[2h])' % source.replica_up);
+        local known = 'last_over_time(%s[2h])' % source.replica_up;
         local serves = promql.by('group', source.target, serving());
         // Known replicas by the `up` of their target. Several clusters may use the same address, so the place is compared,
         // too, unless the targets have none.
@@ -270,7 +271,7 @@ function(config)
         '0 * %s\nor\n' % promql.group(targets(0)) + (
           if config.source == 'exporter' then promql.by('max', source.target, selector('specdec_up'))
           // A target that answers without vLLM's metrics, unless another service has its address now.
-          else '%(serves)s\nor\n%(targets)s\nunless on (%(full)s)\n%(serves)s' % {
+          else '%(serves)s\nor\n1 + 0 * %(targets)s\nunless on (%(full)s)\n%(serves)s' % {
             serves: serves,
             targets: promql.group(targets(1)),
             full: promql.list(place + address),
@@ -278,13 +279,9 @@ function(config)
         ),
     },
 
-    // Services that generated tokens between their last two samples, or in whose last sample requests ran. It lasts for the
-    // time that a service may be gone unnoticed.
-    busyAtLast(seconds)::
-      '%(tokens)s > 0\nor\n%(running)s > 0' % {
-        tokens: promql.by('max', source.service, named(source.raw.counter('generation_tokens', ranged('irate', seconds)))),
-        running: promql.by('max', source.service, named(range('last_over_time', source.raw.gauge('requests_running'), seconds))),
-      },
+    // Requests that ran at the last scrape of a service within a time.
+    runningAtLast(seconds)::
+      promql.by('max', source.service, named(range('last_over_time', source.raw.gauge('requests_running'), seconds))),
 
     // What a service ran within a window, as the label `epoch`: k, and with the exporter the facts that it knows. k is the
     // mean of the engines, to a half. While no configuration has nearly all of the window, facts are left out: a mixture

@@ -19,14 +19,18 @@ function(config, signals, alert)
       '{{ with printf "topk(1, sum by (reason) (increase(specdec_fetch_failures_total%%s[%s])) > 0)" $service | query }}'
       % promql.duration(minutes(15)) + ' The most frequent reason: {{ . | first | label "reason" }}.{{ end }}';
 
-  local down(spec) = { alert: 'SpecDecodeTargetDown', level: service, keep_seconds: minutes(5), for_seconds: minutes(5) } + spec;
+  local down(spec) = { alert: 'SpecDecodeTargetDown', level: service, keep_seconds: minutes(5) } + spec;
   local partly = { severity: 'warning', level: source.target };
 
   [
     down({
       severity: 'critical',
-      // A replica that falls again and again has a page of its own, which begins before this one would come back.
-      expr: '%(presence)s == 1\nunless\n(%(loop)s == 2)' % { presence: presence, loop: signals.restart_loop.record },
+      // The second outage within half an hour is a loop, which has a page of its own.
+      expr: '%s == 1\nunless\n(\n  %s\n  and\n  %s\n)' % [
+        presence,
+        promql.indent(signals.restart_loop.fast),
+        promql.indent(promql.group(signals.hardly_readable.expr)),
+      ],
       summary: "No replica's metrics can be read.",
       description: 'For 5 minutes, the metrics of no replica of %(where)s could be read.%(reason)s'
                    % { where: whereService, reason: reason },
@@ -36,9 +40,15 @@ function(config, signals, alert)
     }),
     down({
       severity: 'warning',
-      expr: presence + ' == 2',
+      for_seconds: minutes(5),
+      // Where no sample arrives, nothing is known.
+      expr: 'last_over_time(%s[1d]) == 2\nunless on (%s)\n%s' % [
+        presence,
+        promql.list(source.cluster),
+        promql.group(signals.silent.expr),
+      ],
       summary: 'All targets of a busy service vanished.',
-      description: '%(where)s generated tokens until all its targets vanished, and none came back.' % { where: whereService },
+      description: 'Requests ran in %(where)s until all its targets vanished, and none came back.' % { where: whereService },
       impact: 'If nobody removed it, its users get errors. Prometheus cannot tell a removal from a loss.',
       action: 'Ask whether somebody removed or renamed the service. If nobody did, look for its pods: a node or a quota may be lost.',
     }),
@@ -82,6 +92,19 @@ function(config, signals, alert)
            action: 'Look at the container specdec-exporter of this pod: its exit reason and its log. If the whole node is gone, replace it.',
          }),
        ]) + [
+    {
+      alert: 'SpecDecodeRulesLagging',
+      severity: 'warning',
+      dashboard: config.pack_dashboard_uid,
+      level: source.cluster,
+      // The look-back of 5 minutes comes before.
+      for_seconds: minutes(3),
+      expr: signals.silent.expr,
+      summary: 'No samples arrive.',
+      description: 'Of {{ with $labels.cluster }}cluster {{ . }}{{ else }}all targets{{ end }}, no sample has arrived for 8 minutes.',
+      impact: 'No alert about any of its services can fire.',
+      action: 'Look at the Prometheus or agent that scrapes there, and at its remote write.',
+    },
     {
       alert: 'SpecDecodeEngineStalled',
       severity: 'critical',

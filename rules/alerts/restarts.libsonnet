@@ -7,24 +7,12 @@ function(config, signals, alert)
   local up = signals.replica_up.record;
   local window = promql.duration(config.restart_window_seconds);
 
-  // For a share of half an hour, or of an hour where it falls less often.
-  local lossy = |||
-    and on (%(service)s)
-    (
-      avg by (%(service)s) (avg_over_time(%(up)s[30m])) < %(limit)s
-      or
-      avg by (%(service)s) (avg_over_time(%(up)s[1h])) < %(limit)s
-    )
-  ||| % { service: promql.list(service), up: up, limit: promql.number(1 - config.restart_loss_critical) };
-
   local worst(label) = '{{ . | first | label "%s" }}' % label;
   local loop(severity, expr, impact) = {
     alert: 'SpecDecodeRestartLoop',
     severity: severity,
     level: service,
-    // Longer than the second start of two, and shorter than a page about the outage takes.
-    for_seconds: 3 * config.minute_seconds,
-    keep_seconds: 5 * config.minute_seconds,
+    keep_seconds: 3 * config.minute_seconds,
     expr: expr,
     summary: 'Again and again, a replica restarts or its metrics cannot be read.',
     description: 'A replica of %(where)s keeps restarting, or its metrics keep vanishing.' % { where: alert.whereOf(service) }
@@ -44,13 +32,13 @@ function(config, signals, alert)
   [
     loop(
       'critical',
-      '%s > 0\n' % signals.restart_loop.record + lossy,
+      '%s\nand\n%s' % [promql.group(signals.restart_loop.expr), promql.group(signals.hardly_readable.expr)],
       'For more than %s of the time, the metrics of the replicas cannot be read, and every restart drops the requests that ran.'
       % alert.percentOf(config.restart_loss_critical),
     ),
     loop(
       'warning',
-      '%s > 0' % signals.restart_loop.record,
+      signals.restart_loop.expr,
       'Every restart drops the requests that ran, and the first requests after it are slow.'
     ),
   ]

@@ -9,18 +9,8 @@ function(config, source, signals, name)
   local ofService = 'on (%s)' % promql.list(service);
   local up = source.replica_up;
   local presence = name('presence', 'state');
-  local loop = name('restart', 'loop');
-  local remembered = 2 * 3600;
-  local unseen = 600;
-
-  // How often the replica that fell most often could no longer be read, if that was for more than a share of the time. Below it,
-  // single scrapes failed. Of a replica that dies before its first token, no counter begins again: this alone tells.
-  local falls(seconds) = 'max by (%(service)s) (%(resets)s and %(readable)s < %(limit)s)' % {
-    service: promql.list(service),
-    resets: promql.range('resets', up, seconds),
-    readable: promql.range('avg_over_time', up, seconds),
-    limit: number(1 - config.restart_loss_min),
-  };
+  local resets = name('replica', 'resets', 1800);
+  local minutes(n) = promql.duration(n * config.minute_seconds);
 
   {
     replica_up: {
@@ -30,144 +20,161 @@ function(config, source, signals, name)
       expr: source.up.recorded,
     },
 
-    // It reads its own past, so it tells a fall from a start. A service at zero, one that was removed, and one that starts and
-    // could not be read yet have none.
+    // It reads its own past, so it tells a fall from a start, and a service at zero from one that is down.
     presence: {
       record: presence,
       unit: 'short',
-      help: 'Can the service be read? 0: yes. 1: no longer, or not within the time of a start; until it can be read, or '
-            + promql.duration(remembered) + ' after its last target. 2: its targets vanished while it was busy; for a day at most.',
+      help: ('0: the service can be read. 1: not for %s, or not within the time of a start; until it can, or 2h after its last '
+             + 'target. Once, when its targets vanish: 2 if requests ran, else 3.') % minutes(5),
       expr: |||
         0 * max by (%(service)s) (%(up)s == 1)
         or
-        max by (%(service)s) (last_over_time(%(presence)s[%(remembered)s]) == 1)
-        and %(of)s
-        last_over_time(%(up)s[%(remembered)s])
-        or
-        max by (%(service)s) (1 - %(up)s)
-        and %(of)s
-        (
-          max_over_time(%(up)s[%(just_now)s]) == 1
+        1 + 0 * (
+          %(was)s == 1
+          and %(of)s
+          last_over_time(%(up)s[2h])
           or
-          %(up)s offset %(start)s
-          unless %(of)s
-          (max_over_time(%(up)s[%(start)s]) == 1)%(logged)s
-        )
-        or
-        (
-          max by (%(service)s) (%(presence)s == 2)
-          unless
-          (%(presence)s offset 1d == 2)
-          or
-          2 + max by (%(service)s) (last_over_time(%(presence)s[%(unseen)s]) == 0)
+          max by (%(service)s) (max_over_time(%(up)s[%(fall)s])) == 0
+          and %(of)s
+          %(up)s
           and %(of)s
           (
-            %(busy)s
+            %(was)s == 0
+            or
+            %(up)s offset %(start)s
+            unless %(of)s
+            (max_over_time(%(up)s[%(start)s]) == 1)%(logged)s
           )
         )
+        or
+        (
+          2 + 0 * (%(running)s > 0)
+          unless %(of)s
+          (last_over_time(%(up)s[10m]) and on (%(anywhere)s) %(up)s)
+          or
+          3 + %(was)s
+        )
+        and %(of)s
+        (%(was)s == 0)
         unless %(of)s
         %(up)s
-        unless %(of)s
-        (last_over_time(%(up)s[%(unseen)s]) and on (%(anywhere)s) %(up)s)
-        unless on (%(cluster)s)
-        %(silent)s
       ||| % {
         service: promql.list(service),
         of: ofService,
         up: up,
-        presence: presence,
-        remembered: promql.duration(remembered),
-        just_now: promql.duration(3 * config.evaluation_interval_seconds),
-        start: promql.duration(std.max(config.minute_seconds, config.cold_start_seconds - 5 * config.minute_seconds)),
-        // The look-back, and some evaluations more.
-        unseen: promql.duration(unseen),
+        was: 'last_over_time(%s[2h])' % presence,
+        fall: minutes(5),
+        start: promql.duration(config.cold_start_seconds),
         // A replica whose metrics could never be read, but whose log is: the log tells that it works.
-        logged: if config.source == 'vllm' then '' else '\n  unless %(of)s\n  %(logged)s' % { of: ofService, logged: source.logged },
-        busy: promql.indent(source.busyAtLast(unseen), 4),
+        logged: if config.source == 'vllm' then '' else '\n    unless %(of)s\n    %(logged)s' % { of: ofService, logged: source.logged },
+        running: source.runningAtLast(600),
         // The same target under another name: a service that was renamed, or that has a new label.
         anywhere: promql.list([label for label in service if !std.member(['cluster', 'inference_service'], label)] + ['instance']),
-        cluster: promql.list(source.cluster),
-        silent: promql.group(signals.silent.expr),
       },
     },
     silent: {
       unit: 'short',
-      help: 'Services of a cluster of which no sample arrives, nor of any other target of the cluster: the way of the samples to '
-            + 'the ruler is broken.',
+      help: 'Clusters of which no sample arrives any more, of no service and of no other target: the way to the ruler is broken. '
+            + 'A single target may be away by itself.',
       expr: |||
-        count by (%(cluster)s) (last_over_time(%(presence)s[1h])) >= 2
+        (
+          count by (%(cluster)s) (last_over_time(%(presence)s[2h])) >= 2
+          or
+          count by (%(cluster)s) (count by (%(kinds)s) (up offset 1h)) >= 2
+        )
         unless on (%(cluster)s)
         %(up)s
         unless on (%(cluster)s)
         up
-      ||| % { cluster: promql.list(source.cluster), presence: presence, up: up },
+      ||| % {
+        cluster: promql.list(source.cluster),
+        kinds: promql.list(source.cluster + ['job', 'inference_service']),
+        presence: presence,
+        up: up,
+      },
     },
 
-    // Absent nearly always, so it costs no series.
-    restart_loop: {
-      record: loop,
+    // Absent nearly always, so it costs no series. Of a replica that dies before its first token no counter begins again, so falls
+    // count as well; but not single scrapes that fail.
+    replica_resets: {
+      record: resets,
       unit: 'short',
-      help: ('2: a replica fell twice within half an hour, and changed within 25 minutes. 1: it restarted or fell %(times)d times '
-             + 'within %(window)s, the last time within an hour.') % {
-        times: config.restarts_min,
-        window: promql.duration(config.restart_window_seconds),
-      },
+      help: 'How often a replica restarted or could no longer be read within 30m. 3 also if it fell twice and was away for a third.',
       expr: |||
-        2 + 0 * (%(fell_fast)s >= 2)
+        3 + 0 * (resets(%(up)s[30m]) == 2 and avg_over_time(%(up)s[30m]) < 0.67)
         or
-        max by (%(service)s) (%(loop)s == 2)
-        and %(of)s
-        (changes(%(up)s[25m]) > 0)
+        resets(%(up)s[30m]) > 0 and avg_over_time(%(up)s[30m]) < 0.9
         or
-        1 + 0 * (
-          %(restarts)s >= %(times)d
-          or
-          %(fell)s >= %(times)d
-        )
-        and %(of)s
-        (%(restarts_lately)s > 0 or max by (%(service)s) (resets(%(up)s[1h])) > 0)
-        unless %(of)s
-        (last_over_time(%(loop)s[%(window)s]) == 2)
-      ||| % {
+        %(restarts)s > 0
+      ||| % { up: up, restarts: source.restarts(1800) },
+    },
+    // Not recorded, as all below.
+    restart_loop: {
+      unit: 'short',
+      help: 'Services with a replica that restarts again and again: until 30m after the last time, or an hour if it was seldom.',
+      local fast = 'max by (%(service)s) (max_over_time(%(resets)s[%(window)s]) >= %(times)d)\nand %(of)s\n%(resets)s' % self.facts,
+      facts:: {
         service: promql.list(service),
         of: ofService,
-        up: up,
-        loop: loop,
-        fell_fast: falls(1800),
-        fell: falls(config.restart_window_seconds),
-        times: config.restarts_min,
+        resets: resets,
         window: promql.duration(config.restart_window_seconds),
-        restarts: source.restarts(config.restart_window_seconds),
-        restarts_lately: source.restarts(3600),
+        times: config.restarts_min,
+        // Each counts for half an hour.
+        samples: (config.restarts_min - 1) * 1800 / config.evaluation_interval_seconds,
       },
+      // So often that the next is near.
+      fast:: fast,
+      expr: |||
+        %(fast)s
+        or
+        max by (%(service)s) (sum_over_time(%(resets)s[%(window)s]) > %(samples)d)
+        and %(of)s
+        last_over_time(%(resets)s[30m])
+        unless %(of)s
+        (max_over_time(%(resets)s[%(window)s]) >= %(times)d)
+      ||| % self.facts { fast: fast },
+    },
+    hardly_readable: {
+      unit: 'percentunit',
+      help: 'Share of the last half hour, or hour where that is less, in which the replicas of a service could be read: where it is low.',
+      local over(seconds) = '%s < %s' % [
+        promql.by('avg', service, promql.range('avg_over_time', up, seconds)),
+        number(1 - config.restart_loss_critical),
+      ],
+      expr: over(1800) + '\nor\n' + over(3600),
     },
 
-    // Not recorded: only alerts read these.
+    // Recorded: at most one series for each engine.
+    replica_idle: {
+      record: name('replica', 'idle'),
+      unit: 'short',
+      help: 'Engines that generated no token for %s, but did before: one for embeddings never does.' % promql.duration(short),
+      expr: '%s == 0\nand\n%s > 0' % [
+        source.replicaCounter('rate', 'generation_tokens', short),
+        source.replicaCounter('max_over_time', 'generation_tokens', short),
+      ],
+    },
     // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545). But an
-    // engine that gets none while the others of its service work would be idle.
+    // idle engine would get requests before another has two all the time.
     stalled: {
       unit: 'short',
-      help: 'Engines in which requests wait, or run while others of the service generate, and that generate no token, but did '
-            + 'before: one for embeddings never does. The value: requests.',
+      help: 'Engines that generate nothing while requests wait in them, or run in them and another is busy. The value: requests.',
       expr: |||
         (
           %(waiting)s > 0
           or
           %(running)s > 0
           and on (%(level)s)
-          (%(generating)s > 0)
+          (%(busy)s >= 2 unless %(idle)s)
         )
         and
-        %(tokens)s == 0
-        and
-        %(generated)s > 0
+        %(idle)s
       ||| % {
         level: promql.list(level),
         waiting: source.replicaGauge('sum', 'requests_waiting'),
         running: source.replicaGauge('sum', 'requests_running'),
-        generating: signals.generation_tokens_now.record,
-        tokens: source.replicaCounter('rate', 'generation_tokens', short),
-        generated: source.replicaCounter('max_over_time', 'generation_tokens', short),
+        busy: source.replicaLeast('requests_running', short),
+        idle: signals.replica_idle.record,
       },
     },
     engines_gone: {
