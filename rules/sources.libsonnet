@@ -281,7 +281,7 @@ function(config)
 
     // Requests that ran at the last scrape of a service within a time.
     runningAtLast(seconds)::
-      promql.by('max', source.service, named(range('last_over_time', source.raw.gauge('requests_running'), seconds))),
+      named(range('last_over_time', source.raw.gauge('requests_running'), seconds)),
 
     // What a service ran within a window, as the label `epoch`: k, and with the exporter the facts that it knows. k is the
     // mean of the engines, to a half. While no configuration has nearly all of the window, facts are left out: a mixture
@@ -334,5 +334,5 @@ function(config)
       ||| % facts { by_k: promql.indent(facts.by_k) }),
 
     // Services without metrics of their predictor that have figures from its log.
-    logged:: promql.by('group', source.service, selector('specdec_log_draft_tokens_total') + ' > 0'),
+    logged:: '(%s > 0)' % selector('specdec_log_draft_tokens_total'),
   }

@@ -8,7 +8,7 @@ function(config, source, signals, name)
   local service = source.service;
   local ofService = 'on (%s)' % promql.list(service);
   local up = source.replica_up;
-  local presence = name('presence', 'state');
+  local presence = name('presence', 'enum');
   local resets = name('replica', 'resets', 1800);
   local minutes(n) = promql.duration(n * config.minute_seconds);
 
@@ -20,7 +20,8 @@ function(config, source, signals, name)
       expr: source.up.recorded,
     },
 
-    // It reads its own past, so it tells a fall from a start, and a service at zero from one that is down.
+    // It reads its own past, so it tells a fall from a start, and a service at zero from one that is down. The same target under
+    // another name is a service that was renamed, or that has a new label.
     presence: {
       record: presence,
       unit: 'short',
@@ -48,14 +49,14 @@ function(config, source, signals, name)
         )
         or
         (
-          2 + 0 * (%(running)s > 0)
+          2 + (%(was)s == 0)
+          and %(of)s
+          (%(running)s > 0)
           unless %(of)s
-          (last_over_time(%(up)s[10m]) and on (%(anywhere)s) %(up)s)
+          (%(up)s offset 10m and on (job, instance) %(up)s)
           or
-          3 + %(was)s
+          3 + (%(was)s == 0)
         )
-        and %(of)s
-        (%(was)s == 0)
         unless %(of)s
         %(up)s
       ||| % {
@@ -63,13 +64,12 @@ function(config, source, signals, name)
         of: ofService,
         up: up,
         was: 'last_over_time(%s[2h])' % presence,
-        fall: minutes(5),
+        // A window that begins with the last evaluation at which it could be read.
+        fall: promql.duration(5 * config.minute_seconds + config.evaluation_interval_seconds),
         start: promql.duration(config.cold_start_seconds),
         // A replica whose metrics could never be read, but whose log is: the log tells that it works.
         logged: if config.source == 'vllm' then '' else '\n    unless %(of)s\n    %(logged)s' % { of: ofService, logged: source.logged },
         running: source.runningAtLast(600),
-        // The same target under another name: a service that was renamed, or that has a new label.
-        anywhere: promql.list([label for label in service if !std.member(['cluster', 'inference_service'], label)] + ['instance']),
       },
     },
     silent: {
