@@ -479,7 +479,6 @@ function(config, source, signals, narrow)
             'BucketsMixed',
             'RulesLagging',
             'SeveralProcesses',
-            'SidecarDown',
             'TargetDown',
           ]
         ]),

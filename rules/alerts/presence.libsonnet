@@ -19,6 +19,10 @@ function(config, signals, alert)
       '{{ with printf "topk(1, sum by (reason) (increase(specdec_fetch_failures_total%%s[%s])) > 0)" $service | query }}'
       % promql.duration(minutes(15)) + ' The most frequent reason: {{ . | first | label "reason" }}.{{ end }}';
 
+  // A page tells the first three.
+  local pods = '{{ with printf "topk(3, %s%%s == 0)" $service | query }} Pods:{{ range . }} {{ with .Labels.pod }}{{ . }}{{ else }}'
+               % replicas + '{{ .Labels.instance }}{{ end }}{{ end }}.{{ end }}';
+
   local down(spec) = { alert: 'SpecDecodeTargetDown', level: service, keep_seconds: minutes(5) } + spec;
   local partly = { severity: 'warning', level: source.target };
 
@@ -32,8 +36,8 @@ function(config, signals, alert)
         promql.indent(promql.group(signals.hardly_readable.expr)),
       ],
       summary: "No replica's metrics can be read.",
-      description: 'For 5 minutes, the metrics of no replica of %(where)s could be read.%(reason)s'
-                   % { where: whereService, reason: reason },
+      description: 'For 5 minutes, the metrics of no replica of %(where)s could be read.%(pods)s%(reason)s'
+                   % { where: whereService, pods: pods, reason: reason },
       impact: 'Users may get errors. Nothing is known about speculation, and no other alert about the service can fire.',
       action: 'Look at the pods: are they crashed, out of memory, evicted or starting? If users get answers, only the scrape is '
               + 'broken.',

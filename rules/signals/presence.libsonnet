@@ -112,27 +112,30 @@ function(config, source, signals, name)
     restart_loop: {
       unit: 'short',
       help: 'Services with a replica that restarts again and again: until 30m after the last time, or an hour if it was seldom.',
-      local fast = 'max by (%(service)s) (max_over_time(%(resets)s[%(window)s]) >= %(times)d)\nand %(of)s\n%(resets)s' % self.facts,
-      facts:: {
+      local facts = {
         service: promql.list(service),
         of: ofService,
+        up: up,
         resets: resets,
         window: promql.duration(config.restart_window_seconds),
         times: config.restarts_min,
-        // Each counts for half an hour.
-        samples: (config.restarts_min - 1) * 1800 / config.evaluation_interval_seconds,
+        restarts: source.restarts(config.restart_window_seconds),
       },
       // So often that the next is near.
-      fast:: fast,
-      expr: |||
-        %(fast)s
+      fast:: 'max by (%(service)s) (max_over_time(%(resets)s[%(window)s]) >= %(times)d)\nand %(of)s\n%(resets)s' % facts,
+      expr: self.fast + |||
+
         or
-        max by (%(service)s) (sum_over_time(%(resets)s[%(window)s]) > %(samples)d)
+        max by (%(service)s) (
+          resets(%(up)s[%(window)s]) >= %(times)d and avg_over_time(%(up)s[%(window)s]) < 0.9
+          or
+          %(restarts)s >= %(times)d
+        )
         and %(of)s
         last_over_time(%(resets)s[30m])
         unless %(of)s
         (max_over_time(%(resets)s[%(window)s]) >= %(times)d)
-      ||| % self.facts { fast: fast },
+      ||| % facts,
     },
     hardly_readable: {
       unit: 'percentunit',
