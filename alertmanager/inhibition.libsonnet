@@ -28,14 +28,17 @@ function(config)
       source: page('SpecDecodeTargetDown'),
       target: [ours] + [
         matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['TargetDown', 'RestartLoop', 'SeveralProcesses']
+        for name in ['TargetDown', 'RestartLoop', 'RulesLagging', 'SeveralProcesses']
       ],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
       source: page('SpecDecodeRestartLoop'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('alertname', 'SpecDecodeSeveralProcesses')],
+      target: [ours] + [
+        matchers.not('alertname', 'SpecDecode' + name)
+        for name in ['RestartLoop', 'RulesLagging', 'SeveralProcesses']
+      ],
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll

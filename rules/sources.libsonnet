@@ -259,22 +259,25 @@ function(config)
       recorded:
         local known = 'last_over_time(%s[2h])' % source.replica_up;
         local serves = promql.by('group', source.target, serving());
-        // Known replicas by the `up` of their target. Several clusters may use the same address, so the place is compared,
-        // too, unless the targets have none.
-        local targets(value) = '%(known)s\nand on (%(full)s) (up == %(value)d)\nor\n%(known)s\nand on (%(address)s) (up%(bare)s == %(value)d)' % {
+        // Known replicas by the `up` of their target. Several clusters may use the same address. But `up` may lack the label.
+        local place = promql.list(source.cluster + address);
+        local bare(value) = '%(known)s\nand on (%(address)s) (up%(matchers)s == %(value)d)' % {
           known: known,
-          full: promql.list(place + address),
           address: promql.list(address),
-          bare: promql.braces(['%s=""' % label for label in place]),
+          matchers: promql.braces(['%s=""' % label for label in source.cluster]),
           value: value,
         };
+        local targets(value) =
+          if source.cluster == [] then bare(value)
+          else '%(known)s\nand on (%(place)s) (up == %(value)d)\nor\n%(bare)s'
+               % { known: known, place: place, value: value, bare: bare(value) };
         '0 * %s\nor\n' % promql.group(targets(0)) + (
           if config.source == 'exporter' then promql.by('max', source.target, selector('specdec_up'))
           // A target that answers without vLLM's metrics, unless another service has its address now.
-          else '%(serves)s\nor\n1 + 0 * %(targets)s\nunless on (%(full)s)\n%(serves)s' % {
+          else '%(serves)s\nor\n1 + 0 * %(targets)s\nunless on (%(place)s)\n%(serves)s' % {
             serves: serves,
             targets: promql.group(targets(1)),
-            full: promql.list(place + address),
+            place: place,
           }
         ),
     },

@@ -30,11 +30,19 @@ function(config, signals, alert)
     down({
       severity: 'critical',
       // The second outage within half an hour is a loop, which has a page of its own.
-      expr: '%s == 1\nunless\n(\n  %s\n  and\n  %s\n)' % [
-        presence,
-        promql.indent(signals.restart_loop.fast),
-        promql.indent(promql.group(signals.hardly_readable.expr)),
-      ],
+      expr: |||
+        %(presence)s == 1
+        unless
+        (
+          %(loop)s
+          and
+          %(lossy)s
+        )
+      ||| % {
+        presence: presence,
+        loop: promql.indent(signals.restart_loop.fast),
+        lossy: promql.indent(promql.group(signals.hardly_readable.expr)),
+      },
       summary: "No replica's metrics can be read.",
       description: 'For 5 minutes, the metrics of no replica of %(where)s could be read.%(pods)s%(reason)s'
                    % { where: whereService, pods: pods, reason: reason },
@@ -46,11 +54,11 @@ function(config, signals, alert)
       severity: 'warning',
       for_seconds: minutes(5),
       // Where no sample arrives, nothing is known.
-      expr: 'last_over_time(%s[1d]) == 2\nunless on (%s)\n%s' % [
-        presence,
-        promql.list(source.cluster),
-        promql.group(signals.silent.expr),
-      ],
+      expr: 'last_over_time(%(presence)s[1d]) == 2\nunless on (%(cluster)s)\n%(silent)s' % {
+        presence: presence,
+        cluster: promql.list(source.cluster),
+        silent: promql.group(signals.silent.expr),
+      },
       summary: 'All targets of a busy service vanished.',
       description: 'Requests ran in %(where)s until all its targets vanished, and none came back.' % { where: whereService },
       impact: 'If nobody removed it, its users get errors. Prometheus cannot tell a removal from a loss.',
@@ -101,6 +109,7 @@ function(config, signals, alert)
       severity: 'warning',
       dashboard: config.pack_dashboard_uid,
       level: source.cluster,
+      labels: { reason: 'samples' },
       // The look-back of 5 minutes comes before.
       for_seconds: minutes(3),
       expr: signals.silent.expr,

@@ -140,10 +140,8 @@ function(config, source, signals, name)
     hardly_readable: {
       unit: 'percentunit',
       help: 'Share of the last half hour, or hour where that is less, in which the replicas of a service could be read: where it is low.',
-      local over(seconds) = '%s < %s' % [
-        promql.by('avg', service, promql.range('avg_over_time', up, seconds)),
-        number(1 - config.restart_loss_critical),
-      ],
+      local over(seconds) =
+        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - config.restart_loss_critical),
       expr: over(1800) + '\nor\n' + over(3600),
     },
 
@@ -152,10 +150,8 @@ function(config, source, signals, name)
       record: name('replica', 'idle'),
       unit: 'short',
       help: 'Engines that generated no token for %s, but did before: one for embeddings never does.' % promql.duration(short),
-      expr: '%s == 0\nand\n%s > 0' % [
-        source.replicaCounter('rate', 'generation_tokens', short),
-        source.replicaCounter('max_over_time', 'generation_tokens', short),
-      ],
+      expr: source.replicaCounter('rate', 'generation_tokens', short) + ' == 0\nand\n'
+            + source.replicaCounter('max_over_time', 'generation_tokens', short) + ' > 0',
     },
     // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545). But an
     // idle engine would get requests before another has two all the time.
