@@ -37,14 +37,17 @@ function(config)
       source: page('SpecDecodeTargetDown'),
       target: [ours] + [
         matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['ManyServices', 'TargetDown', 'RestartLoop']
+        for name in ['ManyServices', 'TargetDown', 'RestartLoop', 'RulesLagging']
       ] + [matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // The same for a service that is down again and again: its restarts are one incident, not one each.
     {
       source: page('SpecDecodeRestartLoop'),
-      target: [ours, matchers.not('alertname', 'SpecDecodeManyServices'), matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('reason', 'several_processes')],
+      target: [ours] + [
+        matchers.not('alertname', 'SpecDecode' + name)
+        for name in ['ManyServices', 'RestartLoop', 'RulesLagging']
+      ] + [matchers.not('reason', 'several_processes')],
       equal: service,
     },
     // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll

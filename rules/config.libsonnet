@@ -54,10 +54,7 @@
     // is the name of that other service. A control is its baseline as long as the control does not draft.
     control_service_regex: '(.+)-control',
 
-    // Names of services that scale to zero, for example 'code-.+|batch'. Without a pod they are not down.
-    scale_to_zero_service_regex: '',
-    // A new pod that loads its model for this long is not down. Nobody is woken meanwhile for a service that scales to zero, or
-    // that could not be read within a day.
+    // A service that could not be read lately and starts, or a replica, may take this long to load its model.
     cold_start_seconds: 20 * 60,
 
     // --- Windows and intervals ---------------------------------------------------------------------------------------
@@ -87,9 +84,6 @@
     // A replica that restarts this often within the window is in a restart loop.
     restart_window_seconds: 3 * 3600,
     restarts_min: 3,
-    // So is one whose metrics can no longer be read this often, and for more than this share of the window. Below, single
-    // scrapes failed.
-    restart_loss_min: 0.1,
     // It pages when the replicas of the service cannot be read for more than this share of an hour.
     restart_loss_critical: 0.25,
 

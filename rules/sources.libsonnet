@@ -158,6 +158,9 @@ function(config)
     // The labels of a service, whichever model it serves.
     service:: [label for label in level if label != 'model_name'],
 
+    // The label of the cluster, if services have one.
+    cluster:: [label for label in level if label == 'cluster'],
+
     // The labels of one exporter: it has figures of its own, of no engine.
     sidecar:: source.service + [label for label in config.replica_labels if label != 'engine'],
 
@@ -202,6 +205,7 @@ function(config)
         }),
       }),
     replicas:: aggregate('count', source.raw.counter('generation_tokens')),
+    engines:: aggregate('group', source.raw.counter('generation_tokens'), config.replica_labels),
 
     // By replica: the pack's level plus the labels that tell replicas apart.
     replicaCounter(operation, name, seconds)::
@@ -212,21 +216,24 @@ function(config)
       local of(suffix) = aggregate('sum', range('increase', source.raw.histogram(sli, suffix), seconds), labels);
       of('sum') + '\n/\n(' + of('count') + ' > 0)',
 
-    // The same of a gauge, now.
+    // The same of a gauge, now, or the least within a time.
     replicaGauge(operation, name):: aggregate(operation, source.raw.gauge(name), replica),
+    replicaLeast(name, seconds):: aggregate('sum', range('min_over_time', source.raw.gauge(name), seconds), replica),
 
-    // How often the replica that restarted most often did so within a time.
+    // How often each replica restarted within a time.
     restarts(seconds)::
-      promql.by('max', source.service, named(source.raw.counter('generation_tokens', ranged('resets', seconds)))),
+      promql.by('max', source.target, named(source.raw.counter('generation_tokens', ranged('resets', seconds)))),
 
     // Names the record of the replicas that are known.
     replica_up:: 'inference_service:specdec_replica:up',
 
+    // The labels of a replica in that record.
+    target:: source.service + ['job', 'instance', 'pod'],
+
     // Whether the predictor's metrics can be read, by replica: 1 or 0. `labels`: the labels of such a series.
     up:: {
-      local target = ['job', 'instance'],
+      local address = ['job', 'instance'],
       local place = [label for label in source.service if label != 'inference_service'],
-      local replicas(expression) = promql.by('group', source.service + target, expression),
 
       // Gauges are absent until the first request, so counters count as well.
       local serving(of=function(series) series) =
@@ -238,44 +245,46 @@ function(config)
         else
           // Without the sidecar it is the target's own `up`, for targets that served vLLM's metrics within the last hour.
           local lately = promql.by(
-            'group', level + target, serving(function(series) range('last_over_time', series, 3600))
+            'group', level + address, serving(function(series) range('last_over_time', series, 3600))
           );
           local joined(labels) = 'max by (%(labels)s) (up) * on (%(labels)s) group_right () %(replicas)s' % {
             labels: promql.list(labels),
             replicas: lately,
           };
           // Several clusters may use the same address. But a label of the series may be missing on the target.
-          promql.group(promql.firstOf([joined(place + target), joined(target)], level + target)),
+          promql.group(promql.firstOf([joined(place + address), joined(address)], level + address)),
 
       // The same for the record, which outlives the other series of a replica: it reads its own past. 0 also means that the
       // target itself cannot be scraped, which with the sidecar is the sidecar.
       recorded:
-        local facts = {
-          known: replicas('last_over_time(%s[2h])' % source.replica_up),
-          on: 'on (%s)' % promql.list(target),
-          on_place: 'on (%s)' % promql.list(place + target),
-          serving: replicas(serving()),
+        local known = 'last_over_time(%s[2h])' % source.replica_up;
+        local serves = promql.by('group', source.target, serving());
+        // Known replicas by the `up` of their target. Several clusters may use the same address. But `up` may lack the label.
+        local place = promql.list(source.cluster + address);
+        local bare(value) = '%(known)s\nand on (%(address)s) (up%(matchers)s == %(value)d)' % {
+          known: known,
+          address: promql.list(address),
+          matchers: promql.braces(['%s=""' % label for label in source.cluster]),
+          value: value,
         };
-        |||
-          0 * (
-            %(known)s
-            and %(on)s (up == 0)
-            unless %(on_place)s (up == 1)
-          )
-          or
-        ||| % facts + (
-          if config.source == 'exporter' then promql.by('max', source.service + target, selector('specdec_up'))
-          else
-            // A target that answers without vLLM's metrics, unless another service has its address now.
-            |||
-              %(serving)s
-              or
-              %(known)s
-              and %(on)s (up == 1)
-              unless %(on)s %(serving)s
-            ||| % facts
+        local targets(value) =
+          if source.cluster == [] then bare(value)
+          else '%(known)s\nand on (%(place)s) (up == %(value)d)\nor\n%(bare)s'
+               % { known: known, place: place, value: value, bare: bare(value) };
+        '0 * %s\nor\n' % promql.group(targets(0)) + (
+          if config.source == 'exporter' then promql.by('max', source.target, selector('specdec_up'))
+          // A target that answers without vLLM's metrics, unless another service has its address now.
+          else '%(serves)s\nor\n1 + 0 * %(targets)s\nunless on (%(place)s)\n%(serves)s' % {
+            serves: serves,
+            targets: promql.group(targets(1)),
+            place: place,
+          }
         ),
     },
+
+    // Requests that ran at the last scrape of a service within a time.
+    runningAtLast(seconds)::
+      named(range('last_over_time', source.raw.gauge('requests_running'), seconds)),
 
     // What a service ran within a window, as the label `epoch`: k, and with the exporter the facts that it knows. k is the
     // mean of the engines, to a half. While no configuration has nearly all of the window, facts are left out: a mixture
@@ -328,5 +337,5 @@ function(config)
       ||| % facts { by_k: promql.indent(facts.by_k) }),
 
     // Services without metrics of their predictor that have figures from its log.
-    logged:: promql.by('group', source.service, selector('specdec_log_draft_tokens_total') + ' > 0'),
+    logged:: '(%s > 0)' % selector('specdec_log_draft_tokens_total'),
   }

@@ -475,7 +475,6 @@ function(config, source, signals, narrow)
           for name in [
             'DataUntrusted',
             'RulesLagging',
-            'SidecarDown',
             'TargetDown',
           ]
         ]),

@@ -212,7 +212,8 @@ def _ranged(
     selector, length = matrix.vector_selector, matrix.range.total_seconds()
     if recorders := pack.records().get(selector.name or ""):
         interval = max(each.interval_seconds for each in recorders)
-        if function in OF_COUNTERS:
+        falls = function == "resets" and (selector.name or "").endswith(":up")  # of a state, 0 or 1
+        if function in OF_COUNTERS and not falls:
             yield f"{rule}: {function}() of the record {selector.name}, which hides resets"
         if length < 2 * interval:
             yield f"{rule}: {length:g} s of {selector.name} hold less than two samples of {interval:g} s"

@@ -11,7 +11,7 @@ function(config, signals)
   local slow = config.slow_interval_seconds;
   std.filter(function(group) group.rules != [], [
     group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
-    group('alerts-restarts', slow, (import 'restarts.libsonnet')(config, signals, alert)),
+    group('alerts-restarts', now, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),

@@ -122,21 +122,6 @@ function(config, signals, alert)
            action: 'Record the baseline again with the prompts of now, and compare (specdec-exporter compare). If drafts lose, give '
                    + 'long prompts a service without speculation.',
          }),
-         {
-           alert: 'SpecDecodeSidecarDown',
-           severity: 'warning',
-           dashboard: config.pack_dashboard_uid,
-           level: source.service,
-           for_seconds: minutes(15),
-           expr: signals.sidecars_down.expr,
-           summary: 'An exporter beside a predictor cannot be scraped.',
-           description: 'Exporters of %(where)s that could not be scraped for 15 minutes: %(number)s.' % {
-             where: alert.whereOf(source.service),
-             number: alert.value(alert.whole),
-           },
-           impact: 'The figures of the service leave these replicas out. Their predictors may be healthy: users need not notice.',
-           action: 'Look at the container specdec-exporter of the pod whose target is down: its exit reason and its log.',
-         },
          untrusted('several_processes', {
            level: source.sidecar,
            // Longer than a rollout with both pods behind one name takes, and the 10 minutes that the exporter remembers.

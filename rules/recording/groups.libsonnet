@@ -41,6 +41,9 @@ function(config, signals)
         'acceptance_min',
         'warming',
         'replica_up',
+        'presence',
+        'replica_resets',
+        'replica_idle',
       ]
     ]),
     group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'acceptance_broken', 'acceptance_good']]),

@@ -5,6 +5,12 @@ function(config, source, signals, name)
   local short = config.short_window_seconds;
   local level = config.level_labels;
   local number = promql.number;
+  local service = source.service;
+  local ofService = 'on (%s)' % promql.list(service);
+  local up = source.replica_up;
+  local presence = name('presence', 'enum');
+  local resets = name('replica', 'resets', 1800);
+  local minutes(n) = promql.duration(n * config.minute_seconds);
 
   {
     replica_up: {
@@ -13,42 +19,180 @@ function(config, source, signals, name)
       help: "Whether a replica's metrics can be read. It stays, at 0, as long as its target is there.",
       expr: source.up.recorded,
     },
-    // Not recorded: only alerts read these.
-    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545).
-    stalled: {
+
+    // It reads its own past, so it tells a fall from a start, and a service at zero from one that is down. The same target under
+    // another name is a service that was renamed, or that has a new label.
+    presence: {
+      record: presence,
       unit: 'short',
-      help: 'Engines in which requests wait and that generate no token, but did before: one for embeddings never does.',
+      help: ('0: the service can be read. 1: not for %s, or not within the time of a start; until it can, or 2h after its last '
+             + 'target. Once, when its targets vanish: 2 if requests ran, else 3.') % minutes(5),
       expr: |||
-        count by (%(labels)s) (
-          %(waiting)s > 0
-          and
-          %(tokens)s == 0
-          and
-          %(generated)s > 0
+        0 * max by (%(service)s) (%(up)s == 1)
+        or
+        1 + 0 * (
+          %(was)s == 1
+          and %(of)s
+          last_over_time(%(up)s[2h])
+          or
+          max by (%(service)s) (max_over_time(%(up)s[%(fall)s])) == 0
+          and %(of)s
+          %(up)s
+          and %(of)s
+          (
+            %(was)s == 0
+            or
+            %(up)s offset %(start)s
+            unless %(of)s
+            (max_over_time(%(up)s[%(start)s]) == 1)%(logged)s
+          )
         )
+        or
+        (
+          2 + (%(was)s == 0)
+          and %(of)s
+          (%(running)s > 0)
+          unless %(of)s
+          (%(up)s offset 10m and on (job, instance) %(up)s)
+          or
+          3 + (%(was)s == 0)
+        )
+        unless %(of)s
+        %(up)s
       ||| % {
-        labels: promql.list(level),
-        waiting: source.replicaGauge('sum', 'requests_waiting'),
-        tokens: source.replicaCounter('rate', 'generation_tokens', short),
-        generated: source.replicaCounter('max_over_time', 'generation_tokens', short),
+        service: promql.list(service),
+        of: ofService,
+        up: up,
+        was: 'last_over_time(%s[2h])' % presence,
+        // A window that begins with the last evaluation at which it could be read.
+        fall: promql.duration(5 * config.minute_seconds + config.evaluation_interval_seconds),
+        start: promql.duration(config.cold_start_seconds),
+        // A replica whose metrics could never be read, but whose log is: the log tells that it works.
+        logged: if config.source == 'vllm' then '' else '\n    unless %(of)s\n    %(logged)s' % { of: ofService, logged: source.logged },
+        running: source.runningAtLast(600),
+      },
+    },
+    silent: {
+      unit: 'short',
+      help: 'Clusters of which no sample arrives any more, of no service and of no other target: the way to the ruler is broken. '
+            + 'A single target may be away by itself.',
+      expr: |||
+        (
+          count by (%(cluster)s) (last_over_time(%(presence)s[2h])) >= 2
+          or
+          count by (%(cluster)s) (count by (%(kinds)s) (up offset 1h)) >= 2
+        )
+        unless on (%(cluster)s)
+        %(up)s
+        unless on (%(cluster)s)
+        up
+      ||| % {
+        cluster: promql.list(source.cluster),
+        kinds: promql.list(source.cluster + ['job', 'inference_service']),
+        presence: presence,
+        up: up,
       },
     },
 
-    sidecars_down: {
+    // Absent nearly always, so it costs no series. Of a replica that dies before its first token no counter begins again, so falls
+    // count as well; but not single scrapes that fail.
+    replica_resets: {
+      record: resets,
       unit: 'short',
-      help: 'Exporters whose target is there and cannot be scraped.',
-      local replica = source.service + ['job', 'instance'],
+      help: 'How often a replica restarted or could no longer be read within 30m. 3 also if it fell twice and was away for a third.',
       expr: |||
-        count by (%(labels)s) (
-          %(replicas)s == 0
-          unless on (%(replica)s)
-          %(answers)s
+        3 + 0 * (resets(%(up)s[30m]) == 2 and avg_over_time(%(up)s[30m]) < 0.67)
+        or
+        resets(%(up)s[30m]) > 0 and avg_over_time(%(up)s[30m]) < 0.9
+        or
+        %(restarts)s > 0
+      ||| % { up: up, restarts: source.restarts(1800) },
+    },
+    // Not recorded, as all below.
+    restart_loop: {
+      unit: 'short',
+      help: 'Services with a replica that restarts again and again: until 30m after the last time, or an hour if it was seldom.',
+      local facts = {
+        service: promql.list(service),
+        of: ofService,
+        up: up,
+        resets: resets,
+        window: promql.duration(config.restart_window_seconds),
+        times: config.restarts_min,
+        restarts: source.restarts(config.restart_window_seconds),
+      },
+      // So often that the next is near.
+      fast:: 'max by (%(service)s) (max_over_time(%(resets)s[%(window)s]) >= %(times)d)\nand %(of)s\n%(resets)s' % facts,
+      expr: self.fast + |||
+
+        or
+        max by (%(service)s) (
+          resets(%(up)s[%(window)s]) >= %(times)d and avg_over_time(%(up)s[%(window)s]) < 0.9
+          or
+          %(restarts)s >= %(times)d
         )
+        and %(of)s
+        last_over_time(%(resets)s[30m])
+        unless %(of)s
+        (max_over_time(%(resets)s[%(window)s]) >= %(times)d)
+      ||| % facts,
+    },
+    hardly_readable: {
+      unit: 'percentunit',
+      help: 'Share of the last half hour, or hour where that is less, in which the replicas of a service could be read: where it is low.',
+      local over(seconds) =
+        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - config.restart_loss_critical),
+      expr: over(1800) + '\nor\n' + over(3600),
+    },
+
+    // Recorded: at most one series for each engine.
+    replica_idle: {
+      record: name('replica', 'idle'),
+      unit: 'short',
+      help: 'Engines that generated no token for %s, but did before: one for embeddings never does.' % promql.duration(short),
+      expr: source.replicaCounter('rate', 'generation_tokens', short) + ' == 0\nand\n'
+            + source.replicaCounter('max_over_time', 'generation_tokens', short) + ' > 0',
+    },
+    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545). But an
+    // idle engine would get requests before another has two all the time.
+    stalled: {
+      unit: 'short',
+      help: 'Engines that generate nothing while requests wait in them, or run in them and another is busy. The value: requests.',
+      expr: |||
+        (
+          %(waiting)s > 0
+          or
+          %(running)s > 0
+          and on (%(level)s)
+          (%(busy)s >= 2 unless %(idle)s)
+        )
+        and
+        %(idle)s
       ||| % {
-        labels: promql.list(source.service),
-        replicas: signals.replica_up.record,
-        replica: promql.list(replica),
-        answers: source.family('up'),
+        level: promql.list(level),
+        waiting: source.replicaGauge('sum', 'requests_waiting'),
+        running: source.replicaGauge('sum', 'requests_running'),
+        busy: source.replicaLeast('requests_running', short),
+        idle: signals.replica_idle.record,
+      },
+    },
+    engines_gone: {
+      unit: 'short',
+      help: 'Engines that drafted within six hours and have no series any more, while their replica can be read and did not restart.',
+      local process = 'on (%s)' % promql.list(service + [label for label in config.replica_labels if label != 'engine']),
+      expr: |||
+        %(drafted)s
+        unless
+        %(there)s
+        and %(process)s
+        (%(up)s == 1)
+        unless %(process)s
+        (resets(%(up)s[6h]) > 0)
+      ||| % {
+        drafted: promql.by('group', level + config.replica_labels, 'last_over_time(%s[6h])' % signals.replica_drafts.record),
+        there: source.engines,
+        process: process,
+        up: up,
       },
     },
 

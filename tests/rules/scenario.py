@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -96,8 +97,8 @@ class Phase:
     """Minutes of constant behaviour of one replica.
 
     ``curve`` is accepted at the position / drafts; its length is k. ``present`` false: no samples, as
-    of a pod that is gone. ``up`` false: the target is there and cannot be read. ``restart``: counters begin at 0
-    again.
+    of a pod that is gone; ``removed``: and Prometheus knows, so its series end at once. ``up`` false: the target is there
+    and cannot be read. ``restart``: counters begin at 0 again.
     """
 
     minutes: int
@@ -111,6 +112,7 @@ class Phase:
     kv_cache: float = 0.4
     preemptions_per_minute: float = 0.0
     present: bool = True
+    removed: bool = False
     restart: bool = False
     up: bool = True
     accepted_factor: float = 1.0  # of the positions' sum; 1 as in every release
@@ -118,7 +120,7 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """One input series: values are numbers, or ``None`` for a sample that is missing."""
+    """One input series: values are numbers, ``None`` for a sample that is missing, or NaN where the series ends."""
 
     name: str
     labels: Mapping[str, str]
@@ -126,7 +128,7 @@ class Series:
 
     def text(self) -> dict[str, str]:
         labels = ", ".join(f'{name}="{value}"' for name, value in self.labels.items())
-        values = " ".join("_" if value is None else f"{value:.10g}" for value in self.values)
+        values = " ".join("_" if value is None else f"{value:.10g}" for value in self.values).replace("nan", "stale")
         return {"series": f"{self.name}{{{labels}}}", "values": values}
 
 
@@ -183,12 +185,13 @@ def service(
                 counter.restart()
         for minute in range(phase.minutes):
             first = minute == 0 and (phase.restart or not up)
-            answers = phase.present and phase.up
+            present = phase.present and not phase.removed
+            answers = present and phase.up
 
             def grown(amount: float, *, none_yet: bool = first, known: bool = answers) -> float | None:
                 return None if not known else 0.0 if none_yet else amount
 
-            up.append(None if not phase.present else float(phase.up))
+            up.append(float(phase.up) if present else None)
             drafts = phase.drafts_per_minute
             drafted = drafts * (len(phase.curve) if phase.draft_length is None else phase.draft_length)
             accepted = drafts * sum(phase.curve)
@@ -230,7 +233,15 @@ def service(
             series.append(Series("specdec_policy_acceptance_ratio_min", target, limits))
     else:
         series.append(Series("up", {"job": target["job"], "instance": target["instance"]}, up))
-    return series
+    return [_ended(one, phases) for one in series]
+
+
+def _ended(series: Series, phases: Sequence[Phase]) -> Series:
+    values = list(series.values)
+    for number, phase in enumerate(phases):
+        if phase.removed:
+            values[sum(before.minutes for before in phases[:number])] = math.nan
+    return dataclasses.replace(series, values=values)
 
 
 def pinned(

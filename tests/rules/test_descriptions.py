@@ -72,7 +72,9 @@ CASES: tuple[tuple[int, Case], ...] = (
                 Phase(minutes=70, latency={**USUAL, "tpot": with_tail(USUAL["tpot"], 0.19, 0.2)}),
                 families=SLIS,
                 labels=NOWHERE,
-            ),
+            )
+            # Samples of the other cluster arrive, though its services have ended here.
+            + [Series("up", {"cluster": "eu-1", "job": "node", "instance": "10.0.0.7:9100"}, [1.0] * 250)],
         ),
     ),
     (

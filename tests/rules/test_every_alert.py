@@ -136,7 +136,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
     before, after = Phase(minutes=ONSET, curve=HEALTHY), Phase(minutes=MINUTES - MENDED, curve=HEALTHY)
     plain = (Phase(minutes=ONSET, present=False), during(), Phase(minutes=MINUTES - MENDED, present=False))
     told = {
-        "TargetDown critical": one(before, gone, after),
+        "TargetDown critical": one(*incident(during(up=False))),
         "TargetDown warning": one(*incident(during(up=False))) + one(well, labels=SECOND),
         "EngineStalled critical": one(*incident(halted)) + one(well, labels=SECOND),
         "RestartLoop critical": one(*loop),
@@ -168,9 +168,6 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         ],
     }
     if source == "exporter":
-        target = {"job": "predictors", "instance": "10.0.0.1:10409"}
-        up = [float(not ONSET <= minute < MENDED) for minute in range(MINUTES)]
-        told["SidecarDown warning"] = [*one(before, gone, after), Series("up", target, up), *one(well, labels=SECOND)]
         known = [2.0 if ONSET <= minute < MENDED + 10 else 1.0 for minute in range(MINUTES)]
         told["DataUntrusted warning several_processes"] = [*one(well), processes(known)]
         lengths = [1700.0 if ONSET <= minute < MENDED else 1000.0 for minute in range(MINUTES)]
@@ -183,13 +180,11 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         onset=0,
         mended=MINUTES - 80,
     )
-    # The last restart counts for an hour, and the ticket outlasts it by the time to the next one.
     found["RestartLoop warning"] = Incident(
         name="RestartLoop warning",
         series=one(*incident(Phase(minutes=4, up=False), during(36, restart=True), mended=240))
         + [each for n in range(3, 6) for each in one(well, labels=replica(n))],
         mended=240,
-        lasts=108,
     )
     return found
 

@@ -32,7 +32,7 @@ DOWN = "SpecDecodeTargetDown warning"
 LOOP_PAGE = "SpecDecodeRestartLoop critical"
 LOOP = "SpecDecodeRestartLoop warning"
 STALLED = "SpecDecodeEngineStalled critical"
-SIDECAR = "SpecDecodeSidecarDown warning"
+LAGGING = "SpecDecodeRulesLagging warning"
 SEVERAL = "SpecDecodeDataUntrusted warning several_processes"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
 P99 = "SpecDecodeP99Regression critical tail"
@@ -124,8 +124,8 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
         Case(
             name="all pods gone",
             series=one(WELL, gone, labels=NOWHERE) + one(WELL, gone, labels=NOWHERE | SECOND),
-            firing={BEFORE: QUIET} | throughout(HOURS, DOWN_PAGE),
-            values={END - 2: steady(DOWN_PAGE, 224)},
+            firing={BEFORE: QUIET} | throughout(HOURS, DOWN),
+            values={END - 2: steady(DOWN, 220)},
         ),
         Case(
             name="scaled in",
@@ -222,7 +222,7 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
             series=crashed
             + [Series("up", target, [1.0] * BEFORE + [0.0] * (minutes - BEFORE))]
             + [each for number in range(1, 8) for each in service(well, labels=replica(number))],
-            firing={BEFORE + 10: QUIET, **throughout(range(BEFORE + 24, minutes, 10), SIDECAR)},
+            firing={BEFORE + 10: QUIET, **throughout(range(BEFORE + 24, minutes, 10), DOWN)},
         ),
         Case(
             name="its log alone",
@@ -294,29 +294,211 @@ def test_several_processes_at_one_url_are_told(promtool: Promtool, tmp_path: Pat
     )
 
 
-def test_a_service_that_scales_to_zero_is_not_down(promtool: Promtool, source: Source, tmp_path: Path) -> None:
-    zero = f"{{ source: '{source}', scale_to_zero_service_regex: '.*code' }}"
-    pack = pack_of(promtool, tmp_path, ("speculation", "alerts-presence"), zero)
-    asleep = Phase(minutes=60, present=False)
-    code = {"inference_service": "code", "job": "code"}
-    pack.run(
+def relabelled(before: Iterable[Series], after: Iterable[Series]) -> list[Series]:
+    """The same target, whose own `up` has neither name nor cluster."""
+    own = [one for one in before if one.name == "up"]
+    rest = [one for one in (*before, *after) if one.name != "up"]
+    return rest + [dataclasses.replace(one, values=[1.0] * END) for one in own]
+
+
+def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: Source) -> None:
+    """Scaled to zero, removed, renamed: with the configuration as it is."""
+    idle = dict(drafts_per_minute=0.0, requests_per_minute=0.0, running=0.0)
+    asleep, awake = Phase(minutes=10, **idle), Phase(minutes=20)
+    gone, rest = Phase(minutes=60, removed=True), Phase(minutes=END - BEFORE, removed=True)
+    start = Phase(minutes=14, up=False)
+    not_yet = Phase(minutes=BEFORE, present=False)
+    code = {"inference_service": "code"}
+
+    def one(*phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
+        return service(*phases, source=source, labels=labels)
+
+    presence.run(
+        Case(name="to zero and back", series=one(*[awake, asleep, gone, start] * 2), firing=throughout(range(0, 208, 4))),
         Case(
-            name="asleep, and a start of eight minutes",
-            series=service(WELL, asleep, Phase(minutes=8, up=False), Phase(minutes=42), source=source, labels=code),
-            firing=throughout(range(BEFORE, 130, 4)),
+            name="its last scrape fails",
+            series=one(*[awake, asleep, Phase(minutes=2, up=False), gone] * 2),
+            firing=throughout(range(0, 180, 4)),
         ),
         Case(
-            name="down",
-            series=service(WELL, Phase(minutes=110, up=False), source=source, labels=code),
-            firing={BEFORE + 10: QUIET, BEFORE + 18: QUIET, BEFORE + 30: {DOWN_PAGE, DOWN}, 128: {DOWN_PAGE, DOWN}},
+            name="it never comes back from zero",
+            series=one(awake, asleep, gone, Phase(minutes=90, up=False)),
+            firing={106: QUIET} | throughout(range(116, 176, 10), DOWN_PAGE, DOWN),
         ),
         Case(
-            name="another that is gone",
-            series=service(WELL, Phase(minutes=110, present=False), source=source),
-            firing={BEFORE + 20: {DOWN_PAGE}},
+            name="down as before",
+            series=one(WELL, Phase(minutes=110, up=False), labels=code),
+            firing={BEFORE + 4: QUIET, BEFORE + 8: {DOWN_PAGE}, 128: {DOWN_PAGE, DOWN}},
+        ),
+        Case(
+            name="removed while requests run",
+            series=one(WELL, rest),
+            firing={BEFORE: QUIET} | throughout(HOURS, DOWN),
+        ),
+        Case(name="removed without requests", series=one(Phase(minutes=BEFORE, **idle), rest), firing=throughout(HOURS)),
+        Case(
+            name="renamed",
+            series=relabelled(one(WELL, rest), one(not_yet, Phase(minutes=END - BEFORE), labels=code)),
+            firing=throughout(range(0, END, 10)),
+        ),
+        Case(
+            name="given a cluster",
+            series=relabelled(one(WELL, rest, labels={"cluster": ""}), one(not_yet, Phase(minutes=END - BEFORE))),
+            firing=throughout(range(0, END, 10)),
+        ),
+        Case(
+            name="unreadable before its targets vanished",
+            series=one(WELL, Phase(minutes=10, up=False), Phase(minutes=230, present=False)),
+            firing={BEFORE + 4: QUIET}
+            | throughout(range(BEFORE + 8, BEFORE + 120, 10), DOWN_PAGE)
+            | {BEFORE + 150: QUIET, END - 2: QUIET},
         ),
         every=EVERY,
     )
+
+
+def test_a_ruler_without_samples_is_told_and_no_service_is(promtool: Promtool, source: Source, tmp_path: Path) -> None:
+    """Remote write is away. A ruler alone: whatever else sends samples shows that the way is open."""
+    pack = pack_of(promtool, tmp_path, PRESENCE, f"{{ source: '{source}' }}")
+    for minutes in (12, 20, 40):
+        away, back = Phase(minutes=minutes, present=False), Phase(minutes=90)
+        ends = BEFORE + minutes
+        many = [
+            each
+            for name in ("chat", "code", "mail")
+            for each in service(WELL, away, back, source=source, labels={"inference_service": name, "job": name})
+        ]
+        down = service(
+            WELL,
+            away,
+            Phase(minutes=90, up=False),
+            source=source,
+            labels={"inference_service": "bad", "job": "bad"},
+        )
+        pack.run(
+            Case(
+                name="away",
+                series=many,
+                firing=throughout(range(0, BEFORE + 8, 4))
+                | {ends - 2: {LAGGING}}
+                | throughout(range(ends + 2, ends + 80, 4)),
+                values={
+                    ends + 80: {
+                        'count(count by (alertname) (ALERTS{alertname!="SpecDecodeRulesLagging"}))': None,
+                    }
+                },
+            ),
+            every=EVERY,
+        )
+        pack.run(
+            Case(
+                name="and one does not come back",
+                series=many + down,
+                firing={BEFORE + 6: QUIET, ends - 2: {LAGGING}, ends + 26: {DOWN_PAGE, DOWN}},
+            ),
+            every=EVERY,
+        )
+
+
+@pytest.mark.parametrize("minutes", [4, 6, 10])
+def test_a_crash_loop_is_one_page_and_ends_soon(
+    minutes: int, promtool: Promtool, source: Source, tmp_path: Path
+) -> None:
+    pack = pack_of(promtool, tmp_path, PRESENCE, f"{{ source: '{source}', evaluation_interval_seconds: 60 }}")
+    down, up = Phase(minutes=minutes, up=False), Phase(minutes=minutes, restart=True)
+    fixed = BEFORE + 2 * minutes * (90 // minutes // 2)
+    series = service(WELL, *[down, up] * (90 // minutes // 2), Phase(minutes=80), source=source)
+    second = BEFORE + 2 * minutes
+    pack.run(
+        Case(
+            name="loop",
+            series=series,
+            firing=throughout(range(second + minutes + 4, fixed, 2), LOOP_PAGE, LOOP)
+            | throughout(range(fixed + 30, fixed + 78, 4)),
+            values={fixed: {f"count_over_time(ALERTS{{alertname='SpecDecodeTargetDown', alertstate='firing', severity='critical'}}[{fixed - BEFORE - 2 * minutes}m])": None}},
+        ),
+        every=1,
+    )
+
+
+def test_a_rolling_update_is_quiet(presence: Pack, source: Source) -> None:
+    """Some replica cannot be read for 48 minutes, none of them for more than six."""
+    whole = BEFORE + 8 * 6 + 30
+    series = []
+    for number in range(8):
+        before, after = BEFORE + 6 * number, whole - BEFORE - 6 * (number + 1)
+        phases = (Phase(minutes=before), Phase(minutes=6, up=False), Phase(minutes=after, restart=True))
+        series += service(*phases, source=source, labels=replica(number))
+    presence.run(Case(name="rolling", series=series, firing=throughout(range(0, whole, 2))), every=EVERY)
+
+
+def test_a_warning_names_the_pod_and_the_container(promtool: Promtool, tmp_path: Path) -> None:
+    pack = pack_of(promtool, tmp_path, ("speculation", "replicas", "alerts-presence"), "{}")
+    away = Phase(minutes=60, up=False)
+    lost = {"job": "predictors", "instance": "10.0.0.3:10409"}
+    case = Case(
+        name="two",
+        series=service(Phase(minutes=80))
+        + service(WELL, away, labels=replica(1))
+        + service(WELL, Phase(minutes=60, present=False), labels=replica(2))
+        + [Series("up", lost, [1.0] * BEFORE + [0.0] * 60)],
+    )
+    [alerts] = pack.fired((78, case), every=EVERY)
+    assert [(one.labels["pod"], one.labels["container"]) for one in alerts] == [
+        ("chat-1", "predictor"),
+        ("chat-2", "specdec-exporter"),
+    ]
+    assert all(one.labels["pod"] in one.annotations["description"] for one in alerts)
+
+
+def of_engine(series: Iterable[Series], engine: str) -> list[Series]:
+    """The same of another engine of the pod."""
+    own = [one for one in series if "engine" in one.labels]
+    return [dataclasses.replace(one, labels={**one.labels, "engine": engine}) for one in own]
+
+
+def test_an_engine_of_a_group_that_hangs_or_vanishes(promtool: Promtool, source: Source, tmp_path: Path) -> None:
+    pack = pack_of(promtool, tmp_path, (*PRESENCE, "replicas"), f"{{ source: '{source}' }}")
+    hung = Phase(minutes=100, drafts_per_minute=0, requests_per_minute=0, running=8)
+    gone, well, minutes = Phase(minutes=100, present=False), Phase(minutes=BEFORE + 100), BEFORE + 100
+    quiet = Phase(minutes=minutes, running=1)
+
+    def group(*phases: Phase, first: Phase = well) -> list[Series]:
+        return service(first, source=source) + of_engine(service(*phases, source=source), "1")
+
+    cases = (
+        Case(
+            name="hung without a queue",
+            series=group(WELL, hung),
+            firing={BEFORE + 6: QUIET} | throughout(range(BEFORE + 14, minutes, 10), STALLED),
+        ),
+        # vLLM #22545.
+        Case(
+            name="aborted and hardly used",
+            series=group(WELL, dataclasses.replace(hung, running=2), first=quiet),
+            firing=throughout(range(0, minutes, 4)),
+        ),
+        Case(
+            name="its series vanish",
+            series=group(WELL, gone),
+            firing={BEFORE + 20: QUIET} | throughout(range(BEFORE + 34, minutes, 10), DOWN),
+        ),
+        Case(
+            name="restarted with one engine",
+            series=service(
+                WELL, Phase(minutes=4, up=False), Phase(minutes=96, restart=True), source=source
+            )
+            + of_engine(service(WELL, gone, source=source), "1"),
+            firing=throughout(range(0, minutes, 4)),
+        ),
+    )
+    pack.run(*cases, every=EVERY)
+    [stalled], [lost] = pack.fired((minutes - 2, cases[0]), (minutes - 4, cases[2]), every=EVERY)
+    for alert in (stalled, lost):
+        assert alert.labels["pod"] == "chat-0"
+        assert alert.labels["engine"] == "1"
+        assert "chat-0" in alert.annotations["description"]
+        assert "ngine 1" in alert.annotations["description"]
 
 
 def test_a_service_that_was_removed_is_forgotten_after_a_day(
@@ -329,8 +511,8 @@ def test_a_service_that_was_removed_is_forgotten_after_a_day(
         if "up" in each.name or "requests_running" in each.name
     ]
     pack.run(
-        Case(name="removed", series=removed, firing={100: {DOWN_PAGE}, 1480: {DOWN_PAGE}, 1560: QUIET}),
-        every=20,
+        Case(name="removed", series=removed, firing={100: {DOWN}, 1480: {DOWN}, 1560: QUIET}),
+        every=4,
     )
 
 

@@ -29,6 +29,25 @@ def test_targets_of_one_address_in_two_clusters(vllm_pack: Pack) -> None:
     vllm_pack.run(Case(name="two", series=series, values={19: {down: None}, 30: {down: 1}}))
 
 
+def test_a_pod_is_not_held_against_one_of_another_cluster(pack: Pack) -> None:
+    """Its target is gone, and one with its address is down elsewhere."""
+    gone, down = Phase(minutes=70, removed=True), Phase(minutes=70, present=False)
+    series = [
+        each
+        for cluster, last in (("a", gone), ("b", down))
+        for pod, phases in (("0", (Phase(minutes=20), last)), ("1", (Phase(minutes=90),)))
+        for each in service(
+            *phases,
+            labels={"cluster": cluster, "pod": f"chat-{pod}", "instance": f"10.0.0.{pod}:10409"},
+        )
+    ]
+    target = {"namespace": "prod", "job": "predictors"}
+    for cluster, pod, values in (("a", 0, [1.0] * 20), ("b", 0, [1.0] * 20 + [0.0] * 70), ("a", 1, [1.0] * 90)):
+        series.append(Series("up", target | {"cluster": cluster, "instance": f"10.0.0.{pod}:10409"}, values))
+    fired = 'count(ALERTS{alertname="SpecDecodeTargetDown", alertstate="firing", cluster="%s"})'
+    pack.run(Case(name="two", series=series, values={60: {fired % "a": None, fired % "b": 1}}))
+
+
 def test_speculation_that_does_not_draft(pack: Pack) -> None:
     silent = "SpecDecodeNotDrafting warning"
     stopped = Phase(minutes=50, drafts_per_minute=0)

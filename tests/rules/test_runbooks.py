@@ -37,7 +37,6 @@ SECTIONS = [
 ]
 # Changing speculation is no answer to these; their pages only link to how it is done. All others show it.
 ABOUT_PACK_OR_TRAFFIC = {
-    "SpecDecodeSidecarDown",
     "SpecDecodeReplicaOutlier",
     "SpecDecodeDataUntrusted",
     "SpecDecodeRulesLagging",
