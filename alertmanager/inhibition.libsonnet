@@ -22,8 +22,8 @@ function(config)
   };
 
   // One cause, one page: it names the services. What a service that is down silences stays silent.
-  local manyOver(what, name) = {
-    source: alert('SpecDecodeManyServices') + [matchers.equal('what', what)],
+  local manyOver(reason, name) = {
+    source: alert('SpecDecodeManyServices') + [matchers.equal('reason', reason)],
     target: page(name),
     equal: [label for label in service if label == 'cluster'],
   };

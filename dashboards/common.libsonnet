@@ -3,7 +3,7 @@ local promql = import '../rules/promql.libsonnet';
 local g = import 'g.libsonnet';
 local queries = import 'queries.libsonnet';
 
-// `alerts`: summary and action of each alert of the pack, by `name/severity/reason`.
+// `alerts`: summary and action of each alert of the pack, by `name/severity/reason/container`.
 function(config, alerts)
   local queriesOf = queries(config);
   local uids = {
@@ -293,7 +293,7 @@ function(config, alerts)
       local column(name, more=[]) =
         local target = common.series(query, name, '');
         target + g.tableTarget(std.foldl(
-          function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity", "reason")',
+          function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity", "reason", "container")',
           more,
           '(\n  %s\n)' % promql.indent(target.expr)
         ));
@@ -310,7 +310,7 @@ function(config, alerts)
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['alertname', 'Alert'], ['sli', 'Latency'], ['reason', 'Reason'], ['Value #B', 'Since']]
+            [['Value #A', 'Severity'], ['alertname', 'Alert'], ['sli', 'Latency'], ['reason', 'Reason'], ['container', 'Container'], ['Value #B', 'Since']]
             + (if one then [] else place[:1])
             + [['meaning', 'What it means'], ['action', 'What to do']]
             + (if one then [] else place[1:]),
@@ -323,6 +323,7 @@ function(config, alerts)
           g.named('Alert', { links: [common.toRunbook], 'custom.width': 240 }),
           g.named('Latency', { 'custom.width': 70 }),
           g.named('Reason', { 'custom.width': 120 }),
+          g.named('Container', { 'custom.width': 120 }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
           g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 340 else 260 } + wrapped),
           g.named('What to do', { mappings: common.ofAlerts('action') } + wrapped),

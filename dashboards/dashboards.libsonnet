@@ -2,7 +2,7 @@
 {
   local config = $._config,
   local texts = [
-    { key: std.join('/', [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', '')]), summary: rule.annotations.summary, action: rule.annotations.action }
+    { key: std.join('/', [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', ''), std.get(rule.labels, 'container', '')]), summary: rule.annotations.summary, action: rule.annotations.action }
     for group in $.prometheusAlerts.groups
     for rule in group.rules
     if 'alert' in rule

@@ -33,7 +33,7 @@ function(config, source, signals, narrow)
 
   // Alerts, each by its highest severity. `of`: the series of a severity.
   local foremost(operator, factors, of) =
-    local alert = ['alertname', 'sli', 'reason'] + level;
+    local alert = ['alertname', 'sli', 'reason', 'container'] + level;
     local by(severity, without='') = factors[severity] + aggregate(operator, of(severity) + without, ['severity'] + alert);
     std.join('\nor\n', [
       by('critical'),

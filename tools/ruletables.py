@@ -72,13 +72,15 @@ def alerts(group: Mapping[str, Any]) -> str:
     by_name: dict[tuple[str, ...], dict[str, str]] = {}
     for rule in group["rules"]:
         labels = rule["labels"]
-        reason = [labels[label] for label in ("reason", "what") if label in labels]
+        reason = [labels[label] for label in ("reason", "container") if label in labels]
         by_name.setdefault((rule["alert"], *reason), {}).setdefault(labels["severity"], rule["annotations"]["summary"])
     rows = []
     for (name, *reason), summaries in by_name.items():
         severities = sorted(summaries, key=order.index)
         said = dict.fromkeys(summaries[severity] for severity in severities)
-        rows.append((" ".join([f"[{name}]({name}.md)", *(f"`{one}`" for one in reason)]), ", ".join(severities), " ".join(said)))
+        rows.append(
+            (" ".join([f"[{name}]({name}.md)", *(f"`{one}`" for one in reason)]), ", ".join(severities), " ".join(said))
+        )
     return table(("Alert", "Severity", "It says"), rows)
 
 

@@ -1,7 +1,8 @@
 // All alerts, in the order of the questions that a person on call asks: Is the service up? Does it stay up? Does it draft? Are
-// the drafts accepted? Are the replicas alike? Is it slow? Does the load fit? Are many services down or slower at once? Can the pack be believed?
+// the drafts accepted? Are the replicas alike? Is it slow? Does the load fit? Can the pack be believed?
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
+  local fleet = (import 'fleet.libsonnet')(config, signals, alert);
   local group(name, interval_seconds, rules) = {
     name: 'specdec-' + name,
     interval_seconds:: interval_seconds,
@@ -10,18 +11,17 @@ function(config, signals)
   local now = config.evaluation_interval_seconds;
   local slow = config.slow_interval_seconds;
   std.filter(function(group) group.rules != [], [
-    group('alerts-presence', now, (import 'presence.libsonnet')(config, signals, alert)),
+    group('alerts-presence', now, [fleet.down] + (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-restarts', now, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
-    group('alerts-latency', 2 * now, (import 'latency.libsonnet')(config, signals, alert)),
+    group('alerts-latency', 2 * now, [fleet.slower] + (import 'latency.libsonnet')(config, signals, alert)),
     group(
       'alerts-benefit',
       slow,
       (import 'benefit.libsonnet')(config, signals, alert) + (import 'load.libsonnet')(config, signals, alert)
     ),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
-    group('alerts-fleet', now, (import 'fleet.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
   ])

@@ -6,7 +6,6 @@ function(config, signals, alert)
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local level = config.level_labels;
-  local on = 'on (%s)' % promql.list(level);
   local generating = '%(tokens)s >= %(min_tokens)s' % {
     tokens: signals.generation_tokens_now.record,
     min_tokens: number(config.min_generation_tokens_per_second),

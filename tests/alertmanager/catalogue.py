@@ -52,7 +52,7 @@ class Rule:
         return self.example["severity"]
 
     def __str__(self) -> str:
-        extra = (self.example.get(label) for label in ("severity", "reason", "what", "sli"))
+        extra = (self.example.get(label) for label in ("severity", "reason", "container", "sli"))
         return " ".join([self.name, *filter(None, extra)])
 
 

@@ -26,11 +26,11 @@ def fleet(affected: int, *, files: bool = False, **wrong: object) -> Iterator[Se
             yield from pinned(MINUTES, {"tpot": STEADY["tpot"]}, labels=one(number))
 
 
-def count(name: str, what: str = "") -> str:
-    return f'count(ALERTS{{alertname="SpecDecode{name}", alertstate="firing", severity="critical"{what}}})'
+def count(name: str, more: str = "") -> str:
+    return f'count(ALERTS{{alertname="SpecDecode{name}", alertstate="firing", severity="critical"{more}}})'
 
 
-DOWN, SLOWER = (count("ManyServices", f', what="{what}"') for what in ("down", "slower"))
+DOWN, SLOWER = (count("ManyServices", f', reason="{reason}"') for reason in ("down", "slower"))
 
 
 def test_a_third_of_all_are_down(pack: Pack) -> None:

@@ -32,7 +32,7 @@ DOWN = "SpecDecodeTargetDown warning"
 LOOP_PAGE = "SpecDecodeRestartLoop critical"
 LOOP = "SpecDecodeRestartLoop warning"
 STALLED = "SpecDecodeEngineStalled critical"
-LAGGING = "SpecDecodeRulesLagging warning"
+LAGGING = "SpecDecodeRulesLagging warning samples"
 SEVERAL = "SpecDecodeDataUntrusted warning several_processes"
 NOT_DRAFTING = "SpecDecodeNotDrafting warning"
 P99 = "SpecDecodeP99Regression critical tail"
@@ -314,7 +314,9 @@ def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: S
         return service(*phases, source=source, labels=labels)
 
     presence.run(
-        Case(name="to zero and back", series=one(*[awake, asleep, gone, start] * 2), firing=throughout(range(0, 208, 4))),
+        Case(
+            name="to zero and back", series=one(*[awake, asleep, gone, start] * 2), firing=throughout(range(0, 208, 4))
+        ),
         Case(
             name="its last scrape fails",
             series=one(*[awake, asleep, Phase(minutes=2, up=False), gone] * 2),
@@ -335,7 +337,9 @@ def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: S
             series=one(WELL, rest),
             firing={BEFORE: QUIET} | throughout(HOURS, DOWN),
         ),
-        Case(name="removed without requests", series=one(Phase(minutes=BEFORE, **idle), rest), firing=throughout(HOURS)),
+        Case(
+            name="removed without requests", series=one(Phase(minutes=BEFORE, **idle), rest), firing=throughout(HOURS)
+        ),
         Case(
             name="renamed",
             series=relabelled(one(WELL, rest), one(not_yet, Phase(minutes=END - BEFORE), labels=code)),
@@ -415,7 +419,11 @@ def test_a_crash_loop_is_one_page_and_ends_soon(
             series=series,
             firing=throughout(range(second + minutes + 4, fixed, 2), LOOP_PAGE, LOOP)
             | throughout(range(fixed + 30, fixed + 78, 4)),
-            values={fixed: {f"count_over_time(ALERTS{{alertname='SpecDecodeTargetDown', alertstate='firing', severity='critical'}}[{fixed - BEFORE - 2 * minutes}m])": None}},
+            values={
+                fixed: {
+                    f"count_over_time(ALERTS{{alertname='SpecDecodeTargetDown', alertstate='firing', severity='critical'}}[{fixed - BEFORE - 2 * minutes}m])": None
+                }
+            },
         ),
         every=1,
     )
@@ -485,9 +493,7 @@ def test_an_engine_of_a_group_that_hangs_or_vanishes(promtool: Promtool, source:
         ),
         Case(
             name="restarted with one engine",
-            series=service(
-                WELL, Phase(minutes=4, up=False), Phase(minutes=96, restart=True), source=source
-            )
+            series=service(WELL, Phase(minutes=4, up=False), Phase(minutes=96, restart=True), source=source)
             + of_engine(service(WELL, gone, source=source), "1"),
             firing=throughout(range(0, minutes, 4)),
         ),
@@ -518,7 +524,7 @@ def test_a_service_that_was_removed_is_forgotten_after_a_day(
 
 def test_counters_lost_on_friday_evening_are_told_on_monday(promtool: Promtool, tmp_path: Path) -> None:
     """Context waits for business hours."""
-    pack = pack_of(promtool, tmp_path, ("speculation", "history", "alerts-drafting"), "{}")
+    pack = pack_of(promtool, tmp_path, ("speculation", "history", "alerts-pack"), "{}")
     friday, monday = 17 * 60, (3 * 24 + 9) * 60
     away, plain = Phase(minutes=5 * 24 * 60 - friday, present=False), Phase(minutes=5 * 24 * 60 - friday)
     names = ("draft", "accepted_tokens_total", "generation_tokens_total", "step_latency_seconds_count")

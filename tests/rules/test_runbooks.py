@@ -40,6 +40,7 @@ ABOUT_PACK_OR_TRAFFIC = {
     "SpecDecodeReplicaOutlier",
     "SpecDecodeDataUntrusted",
     "SpecDecodeRulesLagging",
+    "SpecDecodeManyServices",
 }
 OF_PROMETHEUS = {
     "up": "gauge",
