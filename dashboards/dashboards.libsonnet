@@ -7,7 +7,7 @@
     for rule in group.rules
     if 'alert' in rule
   ],
-  // One alert may have a rule for each SLI.
+  // One alert may have several rules.
   local alerts = { [text.key]: text for text in std.set(texts, function(text) text.key) },
   local common = (import 'common.libsonnet')(config, alerts),
 

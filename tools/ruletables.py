@@ -67,7 +67,7 @@ _VERDICTS: dict[str, tuple[str, str]] = {
 
 
 def alerts(group: Mapping[str, Any]) -> str:
-    """Return the table of a group's alerts, by reason, with links, severities and what they say, the most severe first."""
+    """Return the table of a group's alerts, by reason, with links, severities and what they say, the worst first."""
     order = ("critical", "warning", "info")
     by_name: dict[tuple[str, ...], dict[str, str]] = {}
     for rule in group["rules"]:

@@ -105,9 +105,8 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for number, query in enumerate(code(path.read_text(), "promql"))
         ],
     }
-    rules = yamltext.load(RENDERED.read_text())
     path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
-    path.write_text(yaml.safe_dump({"groups": [*rules["groups"], group]}))
+    path.write_text(yaml.safe_dump({"groups": [*groups_with(SLOS), group]}))
     return path
 
 
@@ -142,6 +141,19 @@ def test_a_runbook_has_the_sections_that_all_have_and_something_in_each(alert: s
     assert title == f"# {alert}\n\n"
     assert sections[::2] == SECTIONS
     assert all(section.strip() for section in sections[1::2])
+
+
+def test_a_runbook_is_short(page: Path) -> None:
+    assert page == INDEX or len(page.read_text().split()) <= 450
+
+
+@pytest.mark.parametrize("alert", alerts())
+def test_a_runbook_begins_with_one_command(alert: str) -> None:
+    first, _, _ = (RUNBOOKS / f"{alert}.md").read_text().partition("\n```\n")
+    place = first.partition("```sh\n")[2].splitlines()
+
+    assert first.startswith(f"# {alert}\n\n## What it means\n\n```sh\n")
+    assert len([line for line in place if not line.startswith(("NS=", "PROMETHEUS=", "#"))]) == 1
 
 
 @pytest.mark.parametrize("alert", alerts())
@@ -200,7 +212,7 @@ def test_a_query_finds_what_it_asks_for(check: str, queries: Path) -> None:
 
 
 def test_every_metric_that_is_mentioned_exists(page: Path) -> None:
-    recorded = {rule["record"] for group in rule_groups(RENDERED) for rule in group["rules"] if "record" in rule}
+    recorded = {rule["record"] for group in groups_with(SLOS) for rule in group["rules"] if "record" in rule}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in served()}
 
     mentioned = set(re.findall(r"\binference_service:\w+:\w+", page.read_text()))
