@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -425,6 +426,55 @@ def test_a_crash_loop_is_one_page_and_ends_soon(
             values={fixed: {f"count_over_time(ALERTS{{alertname='SpecDecodeTargetDown', alertstate='firing', severity='critical'}}[{fixed - BEFORE - 2 * minutes}m])": None}},
         ),
         every=1,
+    )
+
+
+def late(pack: Pack) -> Pack:
+    """The same on a ruler that writes asynchronously: each record sees the others one evaluation late, and itself two."""
+    groups = yaml.safe_load(pack.rules.read_text())["groups"]
+    alone = [
+        {**group, "name": f"{group['name']}-{number}", "rules": [rule]}
+        for group in groups
+        for number, rule in enumerate(group["rules"])
+    ][::-1]
+    for group in alone:
+        rule = group["rules"][0]
+        own = rf"({rule.get('record', 'nothing')}\[\w+\])"
+        rule["expr"] = re.sub(own, rf"\1 offset {EVERY + 1}m", rule["expr"])
+    rules = pack.directory / "late.yaml"
+    rules.write_text(yaml.safe_dump({"groups": alone}))
+    return dataclasses.replace(pack, rules=rules)
+
+
+def test_a_ruler_that_writes_late_tells_the_same(presence: Pack, source: Source) -> None:
+    idle = Phase(minutes=10, drafts_per_minute=0, requests_per_minute=0, running=0)
+    zero = (WELL, idle, Phase(minutes=60, removed=True), Phase(minutes=14, up=False))
+    down, up = Phase(minutes=10, up=False), Phase(minutes=10, restart=True)
+
+    def one(*phases: Phase) -> list[Series]:
+        return service(*phases, source=source)
+
+    late(presence).run(
+        Case(
+            name="down, back, and down",
+            series=one(WELL, Phase(minutes=60, up=False), Phase(minutes=80), Phase(minutes=60, up=False)),
+            firing={BEFORE + 4: QUIET, BEFORE + 10: {DOWN_PAGE}, BEFORE + 58: {DOWN_PAGE, DOWN}}
+            | throughout(range(BEFORE + 72, BEFORE + 144, 4))
+            | {BEFORE + 150: {DOWN_PAGE}},
+        ),
+        Case(name="to zero and back", series=one(*zero, *zero), firing=throughout(range(0, 208, 4))),
+        Case(
+            name="removed while requests run",
+            series=one(WELL, Phase(minutes=END - BEFORE, removed=True)),
+            firing=throughout(HOURS, DOWN),
+        ),
+        Case(name="well", series=one(ALWAYS), firing=throughout(HOURS)),
+        Case(
+            name="ten up and ten down",
+            series=one(WELL, *[down, up] * 6),
+            firing=throughout(range(BEFORE + 32, BEFORE + 120, 4), LOOP_PAGE, LOOP),
+        ),
+        every=EVERY,
     )
 
 
