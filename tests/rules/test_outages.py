@@ -408,6 +408,20 @@ def test_a_ruler_without_samples_is_told_and_no_service_is(promtool: Promtool, s
         )
 
 
+def test_a_ruler_of_one_service_without_samples(promtool: Promtool, source: Source, tmp_path: Path) -> None:
+    """That the targets of something else are away as well tells it from a service that vanished."""
+    pack = pack_of(promtool, tmp_path, PRESENCE, f"{{ source: '{source}' }}")
+    before, away = Phase(minutes=80), Phase(minutes=30, present=False)
+    node = {"cluster": "eu-1", "job": "node", "instance": "10.0.0.7:9100"}
+    own = {"cluster": "eu-1", "job": "predictors", "instance": "10.0.0.1:10409"}
+    series = [each for each in service(before, away, before, source=source) if each.name != "up"]
+    series += [Series("up", one, [1.0] * 80 + [None] * 30 + [1.0] * 80) for one in (own, node)]
+    firing = {78: QUIET, 96: {LAGGING}, 108: {LAGGING}} | throughout(range(112, 190, 4))
+    pack.run(Case(name="one", series=series, firing=firing), every=EVERY)
+    vanished = [dataclasses.replace(one, values=[1.0] * 190) if one.labels["job"] == "node" else one for one in series]
+    pack.run(Case(name="vanished", series=vanished, firing={96: {DOWN}, 108: {DOWN}, 120: QUIET}), every=EVERY)
+
+
 @pytest.mark.parametrize("minutes", [4, 6, 10])
 def test_a_crash_loop_is_one_page_and_ends_soon(
     minutes: int, promtool: Promtool, source: Source, tmp_path: Path
@@ -476,6 +490,15 @@ def test_a_ruler_that_writes_late_tells_the_same(presence: Pack, source: Source)
         ),
         every=EVERY,
     )
+
+
+def test_restarts_of_different_replicas_are_no_loop(presence: Pack, source: Source) -> None:
+    """One looped and was mended; another restarts once, hours later."""
+    loop = again_and_again(Phase(minutes=4, up=False), Phase(minutes=4, restart=True))[:8]
+    ended = sum(phase.minutes for phase in loop)
+    other = (Phase(minutes=ended + 60), Phase(minutes=6, up=False), Phase(minutes=END - ended - 66, restart=True))
+    series = service(*loop, Phase(minutes=END - ended), source=source) + service(*other, source=source, labels=SECOND)
+    presence.run(Case(name="two", series=series, firing=throughout(range(ended + 40, END, 4))), every=EVERY)
 
 
 def test_a_rolling_update_is_quiet(presence: Pack, source: Source) -> None:
