@@ -311,8 +311,7 @@ def relabelled(before: Iterable[Series], after: Iterable[Series]) -> list[Series
 
 def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: Source) -> None:
     """Scaled to zero, removed, renamed: with the configuration as it is."""
-    idle = dict(drafts_per_minute=0.0, requests_per_minute=0.0, running=0.0)
-    asleep, awake = Phase(minutes=10, **idle), Phase(minutes=20)
+    asleep, awake = Phase(minutes=10, drafts_per_minute=0, requests_per_minute=0, running=0), Phase(minutes=20)
     gone, rest = Phase(minutes=60, removed=True), Phase(minutes=END - BEFORE, removed=True)
     start = Phase(minutes=14, up=False)
     not_yet = Phase(minutes=BEFORE, present=False)
@@ -322,7 +321,9 @@ def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: S
         return service(*phases, source=source, labels=labels)
 
     presence.run(
-        Case(name="to zero and back", series=one(*[awake, asleep, gone, start] * 2), firing=throughout(range(0, 208, 4))),
+        Case(
+            name="to zero and back", series=one(*[awake, asleep, gone, start] * 2), firing=throughout(range(0, 208, 4))
+        ),
         Case(
             name="its last scrape fails",
             series=one(*[awake, asleep, Phase(minutes=2, up=False), gone] * 2),
@@ -343,7 +344,11 @@ def test_targets_that_vanish_while_readable_never_page(presence: Pack, source: S
             series=one(WELL, rest),
             firing={BEFORE: QUIET} | throughout(HOURS, DOWN),
         ),
-        Case(name="removed without requests", series=one(Phase(minutes=BEFORE, **idle), rest), firing=throughout(HOURS)),
+        Case(
+            name="removed without requests",
+            series=one(dataclasses.replace(asleep, minutes=BEFORE), rest),
+            firing=throughout(HOURS),
+        ),
         Case(
             name="renamed",
             series=relabelled(one(WELL, rest), one(not_yet, Phase(minutes=END - BEFORE), labels=code)),
@@ -437,14 +442,14 @@ def test_a_crash_loop_is_one_page_and_ends_soon(
             series=series,
             firing=throughout(range(second + minutes + 4, fixed, 2), LOOP_PAGE, LOOP)
             | throughout(range(fixed + 30, fixed + 78, 4)),
-            values={fixed: {f"count_over_time(ALERTS{{alertname='SpecDecodeTargetDown', alertstate='firing', severity='critical'}}[{fixed - BEFORE - 2 * minutes}m])": None}},
+            values={fixed: {fired(DOWN_PAGE, f"{fixed - second}m"): None}},
         ),
         every=1,
     )
 
 
 def late(pack: Pack) -> Pack:
-    """The same on a ruler that writes asynchronously: each record sees the others one evaluation late, and itself two."""
+    """The same on a ruler that writes asynchronously: a record sees the others one evaluation late, itself two."""
     groups = yaml.safe_load(pack.rules.read_text())["groups"]
     alone = [
         {**group, "name": f"{group['name']}-{number}", "rules": [rule]}
@@ -565,9 +570,7 @@ def test_an_engine_of_a_group_that_hangs_or_vanishes(promtool: Promtool, source:
         ),
         Case(
             name="restarted with one engine",
-            series=service(
-                WELL, Phase(minutes=4, up=False), Phase(minutes=96, restart=True), source=source
-            )
+            series=service(WELL, Phase(minutes=4, up=False), Phase(minutes=96, restart=True), source=source)
             + of_engine(service(WELL, gone, source=source), "1"),
             firing=throughout(range(0, minutes, 4)),
         ),

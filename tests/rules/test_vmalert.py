@@ -136,8 +136,8 @@ def test_the_comparison_is_of_something(databases: Databases) -> None:
     records = {rule.name for rule in rules if not rule.is_alert}
 
     assert {"SpecDecodeAcceptanceLow", "SpecDecodeP99Regression"} <= present
-    # Only of services that have something else: a lifetime alone, an acceptance that fell, a file, a load that grows, a usual
-    # hour, a regression that lasts, figures that wander, other buckets, a start, a fall, an idle engine.
+    # Only of services that have something else: a lifetime alone, an acceptance that fell, a file, a load that grows,
+    # a usual hour, a regression that lasts, figures that wander, other buckets, a start, a fall, an idle engine.
     assert records - present == {
         f"inference_service:specdec_{name}"
         for name in (
