@@ -140,10 +140,12 @@ function(config, source, signals, name)
       ||| % facts { fast: fast },
     },
     hardly_readable: {
+      local lost = 0.25,  // a quarter of the time
+      lost:: lost,
       unit: 'percentunit',
       help: 'Share of the last half hour, or hour where that is less, in which the replicas of a service could be read: where it is low.',
       local over(seconds) =
-        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - config.restart_loss_critical),
+        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - lost),
       expr: over(1800) + '\nor\n' + over(3600),
     },
 
