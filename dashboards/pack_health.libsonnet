@@ -139,7 +139,7 @@ function(config, common)
           runbook: 'SpecDecodeRulesLagging',
           no_data: 'The ruler does not publish its own metrics here: scrape it.',
           w: 12,
-        } + limit(config.rules_busy_max)),
+        } + limit(query.signal('rules_busy').most)),
         graph('Missed evaluations', [series('rules_missed', '{{rule_group}}')], {
           about: 'This panel shows all services.',
           runbook: 'SpecDecodeRulesLagging',

@@ -84,8 +84,6 @@
     // A replica that restarts this often within the window is in a restart loop.
     restart_window_seconds: 3 * 3600,
     restarts_min: 3,
-    // It pages when the replicas of the service cannot be read for more than this share of an hour.
-    restart_loss_critical: 0.25,
 
     // --- Sampling error ----------------------------------------------------------------------------------------------
 
@@ -103,8 +101,6 @@
     // Latency alerts are silent with fewer requests than this in the long window.
     min_requests: config.policy.latency.min_requests,
 
-    min_history_requests: 50,
-
     // History becomes a baseline after this many hours.
     min_history_hours: 24,
 
@@ -118,9 +114,6 @@
 
     // A missing draft means something only at this many generated tokens per second.
     min_generation_tokens_per_second: 1,
-
-    // Accepted tokens by position must add up to all accepted tokens. They do in every release with both counters.
-    consistency_tolerance: 0.02,
 
     // --- Latency -----------------------------------------------------------------------------------------------------
 
@@ -152,9 +145,6 @@
     // only the first SLI that the service has is kept. (Time per output token exists since 0.11.0.) Live controls and baseline
     // files cover all SLIs without this.
     history_tail_slis: ['tpot', 'e2e'],
-
-    // A file older than this is worth recording again: traffic, driver and neighbours change.
-    baseline_days_max: 60,
 
     // --- Error budget ------------------------------------------------------------------------------------------------
 
@@ -196,9 +186,6 @@
       labels: { grafana_dashboard: '1', 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'dashboards' },
       annotations: { grafana_folder: 'vLLM' },
     },
-
-    // A rule group may take this share of its interval.
-    rules_busy_max: 0.8,
 
     // So many services of a cluster, and this share of them, are one incident: one page instead of one for each.
     many_services: { min: 5, share: 0.2 },

@@ -90,7 +90,7 @@ function(config, signals, alert)
       description: ('The baseline file of %(where)s was recorded %(age)s ago. It is older than %(days)d days, or it was recorded with '
                     + 'another release or method than runs now.') % alert.facts {
         age: alert.value(alert.seconds),
-        days: config.baseline_days_max,
+        days: signals.baselines_old.days,
       },
       impact: 'The service is compared with what it no longer is. Acceptance with another method does not count as a baseline.',
       action: 'Record the baseline again, as before: with or without speculation, and at the load of busy hours.',
@@ -147,7 +147,7 @@ function(config, signals, alert)
       for_seconds: minutes(15),
       expr: '%(busy)s\n> %(busy_max)s\nor\n%(missed)s > 0\nor\n%(failed)s > 0\nor\n%(stale)s' % {
         busy: signals.rules_busy.expr,
-        busy_max: number(config.rules_busy_max),
+        busy_max: number(signals.rules_busy.most),
         missed: signals.rules_missed.expr,
         failed: signals.rules_failed.expr,
         stale: signals.rules_stale.expr,

@@ -32,9 +32,9 @@ function(config, signals, alert)
   [
     loop(
       'critical',
-      promql.group(signals.restart_loop.expr) + '\nand\n' + promql.group(signals.hardly_readable.expr),
+      signals.restart_loop.expr + 'and\n' + promql.group(signals.hardly_readable.expr),
       'For more than %s of the time, the metrics of the replicas cannot be read, and every restart drops the requests that ran.'
-      % alert.percentOf(config.restart_loss_critical),
+      % alert.percentOf(signals.hardly_readable.lost),
     ),
     loop(
       'warning',

@@ -391,9 +391,11 @@ function(config, source, signals, name)
     },
 
     baselines_old: {
+      local days = 60,  // traffic, driver and neighbours change
+      days:: days,
       unit: 's',
       help: 'Age of baseline files that are older than %d days, or of another release or method than runs now.'
-            % config.baseline_days_max,
+            % days,
       expr: |||
         time() - min by (%(labels)s) (%(recorded)s)
         > %(seconds)d
@@ -408,7 +410,7 @@ function(config, source, signals, name)
       ||| % {
         labels: promql.list(level),
         recorded: source.family('baseline_recorded_timestamp_seconds'),
-        seconds: 86400 * config.baseline_days_max,
+        seconds: 86400 * days,
         on: on,
         release: promql.indent(recorded_with_other('vllm_version')),
         method: promql.indent(recorded_with_other('method')),

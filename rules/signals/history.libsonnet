@@ -6,6 +6,7 @@ function(config, source, signals, name)
   local hour = config.history_interval_seconds;
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
+  local min_requests = 50;  // of an hour
 
   // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Most of them are above a fifth of a second
   // per token: no service with readers has a limit there, and each boundary is one more series per service.
@@ -66,7 +67,7 @@ function(config, source, signals, name)
         [sli]: usual('%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
           sum: source.histogram('increase', sli, 'sum', hour),
           requests: source.histogram('increase', sli, 'count', hour),
-          min_requests: config.min_history_requests,
+          min_requests: min_requests,
         })
         for sli in std.objectFields(config.slis)
       },
@@ -80,7 +81,7 @@ function(config, source, signals, name)
           within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
           on: on,
           requests: source.histogram('increase', sli, 'count', hour),
-          min_requests: config.min_history_requests,
+          min_requests: min_requests,
           unless: std.join('', [
             '\nunless %(on)s\n%(requests)s{sli="%(sli)s"}' % { on: on, requests: signals.requests.record, sli: better }
             for better in better_slis

@@ -114,34 +114,38 @@ function(config, source, signals, name)
       help: 'Services with a replica that restarts again and again: until 30m after the last time, or an hour if it was seldom.',
       local facts = {
         service: promql.list(service),
-        of: ofService,
         up: up,
         resets: resets,
         window: promql.duration(config.restart_window_seconds),
         times: config.restarts_min,
         restarts: source.restarts(config.restart_window_seconds),
       },
+      local fast = 'max_over_time(%(resets)s[%(window)s]) >= %(times)d and %(resets)s' % facts,
       // So often that the next is near.
-      fast:: 'max by (%(service)s) (max_over_time(%(resets)s[%(window)s]) >= %(times)d)\nand %(of)s\n%(resets)s' % facts,
-      expr: self.fast + |||
-
-        or
+      fast:: promql.by('max', service, fast),
+      expr: |||
         max by (%(service)s) (
-          resets(%(up)s[%(window)s]) >= %(times)d and avg_over_time(%(up)s[%(window)s]) < 0.9
+          %(fast)s
           or
-          %(restarts)s >= %(times)d
+          (
+            resets(%(up)s[%(window)s]) >= %(times)d and avg_over_time(%(up)s[%(window)s]) < 0.9
+            or
+            %(restarts)s >= %(times)d
+          )
+          and
+          last_over_time(%(resets)s[30m])
+          unless
+          max_over_time(%(resets)s[%(window)s]) >= %(times)d
         )
-        and %(of)s
-        last_over_time(%(resets)s[30m])
-        unless %(of)s
-        (max_over_time(%(resets)s[%(window)s]) >= %(times)d)
-      ||| % facts,
+      ||| % facts { fast: fast },
     },
     hardly_readable: {
+      local lost = 0.25,  // a quarter of the time
+      lost:: lost,
       unit: 'percentunit',
       help: 'Share of the last half hour, or hour where that is less, in which the replicas of a service could be read: where it is low.',
       local over(seconds) =
-        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - config.restart_loss_critical),
+        promql.by('avg', service, promql.range('avg_over_time', up, seconds)) + ' < ' + number(1 - lost),
       expr: over(1800) + '\nor\n' + over(3600),
     },
 

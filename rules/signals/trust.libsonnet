@@ -7,20 +7,22 @@ function(config, source, signals, name)
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
   local number = promql.number;
+  local tolerance = 0.02;
 
   {
     inconsistency: {
       unit: 'percentunit',
       help: 'How far the accepted tokens by position differ from all accepted tokens, where that is more than %g %%.'
-            % (100 * config.consistency_tolerance)
+            % (100 * tolerance)
             + ' They are equal in every release that has both.',
       expr: 'abs(\n  1\n  - %(by_position)s\n  / (%(all)s > 0)\n) > %(tolerance)s' % {
         by_position: source.summed('increase', 'accepted_tokens_per_position', long),
         all: source.summed('increase', 'accepted_tokens', long),
-        tolerance: number(config.consistency_tolerance),
+        tolerance: number(tolerance),
       },
     },
     rules_busy: {
+      most:: 0.8,  // Above 1, evaluations are missed.
       unit: 'percentunit',
       help: 'Duration of the last evaluation of a rule group of this pack / its interval.',
       local groups = '{rule_group=~".*;specdec-.+"}',

@@ -97,8 +97,8 @@ class Phase:
     """Minutes of constant behaviour of one replica.
 
     ``curve`` is accepted at the position / drafts; its length is k. ``present`` false: no samples, as
-    of a pod that is gone; ``removed``: and Prometheus knows, so its series end at once. ``up`` false: the target is there
-    and cannot be read. ``restart``: counters begin at 0 again.
+    of a pod that is gone; ``removed``: and Prometheus knows, so its series end at once. ``up`` false: the target is
+    there and cannot be read. ``restart``: counters begin at 0 again.
     """
 
     minutes: int

@@ -67,14 +67,16 @@ CASES: tuple[tuple[int, Case], ...] = (
         245,
         Case(
             name="tail, without cluster and namespace",
-            series=service(
-                Phase(minutes=180, latency=USUAL),
-                Phase(minutes=70, latency={**USUAL, "tpot": with_tail(USUAL["tpot"], 0.19, 0.2)}),
-                families=SLIS,
-                labels=NOWHERE,
-            )
-            # Samples of the other cluster arrive, though its services have ended here.
-            + [Series("up", {"cluster": "eu-1", "job": "node", "instance": "10.0.0.7:9100"}, [1.0] * 250)],
+            series=[
+                *service(
+                    Phase(minutes=180, latency=USUAL),
+                    Phase(minutes=70, latency={**USUAL, "tpot": with_tail(USUAL["tpot"], 0.19, 0.2)}),
+                    families=SLIS,
+                    labels=NOWHERE,
+                ),
+                # Samples of the other cluster arrive, though its services have ended here.
+                Series("up", {"cluster": "eu-1", "job": "node", "instance": "10.0.0.7:9100"}, [1.0] * 250),
+            ],
         ),
     ),
     (

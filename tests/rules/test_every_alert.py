@@ -40,6 +40,12 @@ EVERY = 4  # minutes between two evaluations
 SLOWEST = 100  # minutes until an alert fires: those of restarts and of acceptance look back an hour
 LASTS = 68  # minutes that it may outlast its cause: the window of 30 minutes, and as long without a break
 FILES: Mapping[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
+# Of a ruler without samples, see test_outages.py; of many services, see test_fleet.py.
+ELSEWHERE = {
+    "SpecDecodeRulesLagging warning samples",
+    "SpecDecodeManyServices critical down",
+    "SpecDecodeManyServices critical slower",
+}
 SOME = (
     "TargetDown critical",
     "AcceptanceLow critical",
@@ -230,5 +236,5 @@ def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
         for rule in group["rules"]
         if "alert" in rule
     }
-    assert {f"SpecDecode{alert}" for alert in told} == alerts
+    assert {f"SpecDecode{alert}" for alert in told} == alerts - ELSEWHERE
     assert misheard(rules, told, tmp_path) == []
