@@ -1,62 +1,125 @@
 // Are many services down or slower at once? One page that names them, in the place of one for each: Alertmanager holds the
-// others back. So each stands in the group of what it replaces, before it: both reach Alertmanager together.
+// others back. Each stands in the group of what it replaces, before it, so both reach Alertmanager together. And it counts the
+// services that will page in some minutes, since the first page of many must not come before this one.
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
   local service = (import '../sources.libsonnet')(config).service;
+  local number = promql.number;
+  local level = config.level_labels;
+  local on = 'on (%s)' % promql.list(level);
+  local on_sli = 'on (%s, sli)' % promql.list(level);
+  local minutes(n) = n * config.minute_seconds;
   // A driver, a network or a power supply is of a cluster.
   local cluster = [label for label in service if label == 'cluster'];
 
-  // `affected`: the services, by matchers.
-  local many(reason, affected, verb, spec) =
-    local named = 'topk(12, group by (%(labels)s) (%(affected)s))' % {
-      labels: promql.list(service),
-      affected: affected(if cluster == [] then '' else 'cluster=%q'),
-    };
+  // `affected`: by matchers, the services that will page. `paging`: services that page, or do so at the next evaluations.
+  // `theirs`: how long their pages go on after the cause has ended. Those must not speak when this one ends.
+  local many(reason, affected, paging, verb, theirs, spec) =
+    local named = std.join(' ', [std.lstripChars(line, ' ') for line in std.split(promql.strip(affected(if cluster == [] then '' else 'cluster=%[1]q')), '\n')]);
     {
       alert: 'SpecDecodeManyServices',
       severity: 'critical',
       labels: { reason: reason },
       level: cluster,
       dashboard: config.fleet_dashboard_uid,
-      keep_seconds: 5 * config.minute_seconds,
+      keep_seconds: theirs + minutes(10),
       expr: |||
-        %(affected)s
-        >= clamp_min(%(share)s * %(all)s, %(min)d)
+        count by (%(cluster)s) (
+          %(affected)s
+        )
+        >= clamp_min(%(share)s * count by (%(cluster)s) (group by (%(service)s) (%(replicas)s)), %(min)d)
+        and on (%(cluster)s)
+        %(paging)s
       ||| % {
-        affected: promql.by('count', cluster, promql.by('group', service, affected(''))),
-        share: promql.number(config.many_services.share),
-        all: promql.by('count', cluster, promql.by('group', service, signals.replica_up.record)),
+        cluster: promql.list(cluster),
+        service: promql.list(service),
+        affected: promql.indent(affected('')),
+        share: number(config.many_services.share),
+        replicas: signals.replica_up.record,
         min: config.many_services.min,
+        paging: paging,
       },
-      description: '%(value)s services %(verb)s{{ with $labels.cluster }} in {{ . }}{{ end }}, among them:' % {
+      description: '%(value)s services %(verb)s{{ with $labels.cluster }} in {{ . }}{{ end }}:' % {
                      value: alert.value(alert.whole),
                      verb: verb,
                    }
-                   + '{{ range printf "%(named)s"%(cluster)s | query }} %(place)s{{ .Labels.inference_service }}{{ end }}.' % {
-                     named: std.strReplace(named, '"', '\\"'),
-                     cluster: if cluster == [] then '' else ' $labels.cluster',
+                   + '{{ range printf `topk(12, %(named)s)` %(cluster)s | query }} %(place)s{{ .Labels.inference_service }}{{ end }}' % {
+                     named: named,
+                     cluster: if cluster == [] then '' else '$labels.cluster',
                      place: std.join('', [
                        '{{ with .Labels.%s }}{{ . }}/{{ end }}' % label
                        for label in service
                        if !std.member(['cluster', 'inference_service'], label)
                      ]),
-                   },
+                   }
+                   + '{{ if gt $value 12.0 }} and others{{ end }}.',
     } + spec;
 
+  local presence = signals.presence.record;
+  // Down, or unreadable for nearly so long: within three minutes, scrapes and evaluations have seen all that fell together.
+  local down(matchers) = |||
+    %(presence)s%(of)s == 1
+    or
+    max by (%(service)s) (max_over_time(%(up)s%(of)s[%(lately)s])) == 0
+    and on (%(service)s)
+    last_over_time(%(presence)s[%(before)s]) == 0
+  ||| % {
+    presence: presence,
+    of: promql.braces([matchers]),
+    service: promql.list(service),
+    up: signals.replica_up.record,
+    lately: promql.duration(minutes(3)),
+    before: promql.duration(minutes(8)),
+  };
+
+  // Slow now, by the limits of the page, which looks at a quarter of an hour.
+  local slower(matchers) = |||
+    max by (%(service)s) (
+      (
+        %(ratio)s > %(limit)s
+        and %(on_sli)s
+        %(slower)s
+        unless %(on)s
+        (%(warming)s >= 0.5)
+      )
+      or
+      %(shift)s > %(margin)s
+      and %(on_sli)s
+      %(requests)s >= %(min_requests)d
+      unless %(on)s
+      %(unsettled)s
+    )
+  ||| % {
+    local paged(signal) = signal.record + promql.braces(['sli=~"e2e|tpot"', matchers]),
+    service: promql.list(service),
+    ratio: paged(signals.latency_ratio_now),
+    limit: number(config.policy.latency.harmful_ratio),
+    slower: signals.slower.record,
+    on: on,
+    on_sli: on_sli,
+    warming: signals.warming.record,
+    shift: paged(signals.tail_shift),
+    margin: 'clamp_min(%s, %s)' % [signals.tail_margin.expr, number(config.policy.latency.tail_shift_critical)],
+    requests: signals.requests.record,
+    min_requests: config.min_requests,
+    unsettled: signals.unsettled.record,
+  };
+
   {
-    down: many('down', function(matchers) signals.presence.record + promql.braces([matchers]) + ' == 1', 'cannot be read', {
+    down: many('down', down, 'count by (%(cluster)s) (%(presence)s == 1)' % { cluster: promql.list(cluster), presence: presence }, 'cannot be read', minutes(5), {
       summary: 'Many services are down at once.',
       impact: 'Users of these services may get errors. One cause is likely: no page follows for each of them.',
       action: 'Look for what they share: nodes, network, storage, a driver, a rollout of all of them, or the scrape itself.',
     }),
-    // Theirs wait for five minutes, and pending ones count.
     slower: many(
       'slower',
-      function(matchers) 'ALERTS' + promql.braces(['alertname="SpecDecodeP99Regression"', 'severity="critical"', matchers]),
-      'became slower than at their baselines',
+      slower,
+      // Their own alert is pending for three evaluations before it fires, so a ruler that writes late is in time.
+      'count by (%s) (ALERTS{alertname="SpecDecodeP99Regression", severity="critical"})' % promql.list(cluster),
+      'became much slower than at their baselines',
+      config.long_window_seconds,
       {
-        for_seconds: 3 * config.minute_seconds,
         summary: 'Many services became slower at once.',
         impact: 'Users of these services wait longer. One cause is likely: no page follows for each of them.',
         action: 'Look for what they share: a driver or a vLLM release that was rolled out, nodes that clock lower, network, storage.',
