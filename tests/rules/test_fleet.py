@@ -105,7 +105,7 @@ def test_it_names_the_first_dozen_and_their_number(pack: Pack) -> None:
 
 
 def slowly(affected: int, *, late: int = 0, restart: bool = False) -> Iterator[Series]:
-    """Fifteen services with a file, some of them slower from :data:`ONSET` on; ``late``: minutes from one to the next."""
+    """Fifteen services with a file, some slower from :data:`ONSET` on; ``late``: minutes from one to the next."""
     for number in range(15):
         onset = ONSET + late * number
         latency = SLOW if number < affected else STEADY
