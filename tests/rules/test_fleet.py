@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -17,7 +17,7 @@ def named(number: int) -> dict[str, str]:
     return {"inference_service": f"chat-{number:03}"}
 
 
-def unreadable(number: int, onset: int, mended: int, ends: int, **place: str) -> Series:
+def unreadable(number: int, onset: int, mended: int, ends: int, place: Mapping[str, str]) -> Series:
     """Whether one service could be read: nothing else is needed to know that it is down."""
     labels = {"cluster": "eu-1", "namespace": "prod", "job": "predictors", "instance": f"10.0.{number}.1:10409"}
     given = {name: value for name, value in {**labels, **named(number), **place}.items() if value}
@@ -25,11 +25,16 @@ def unreadable(number: int, onset: int, mended: int, ends: int, **place: str) ->
 
 
 def fleet(
-    everybody: int, affected: int, *, mended: Callable[[int], int] = lambda _: 999, ends: int = 75, **place: str
+    everybody: int,
+    affected: int,
+    *,
+    mended: Callable[[int], int] = lambda _: 999,
+    ends: int = 75,
+    place: Mapping[str, str] | None = None,
 ) -> list[Series]:
     """Some of all cannot be read from :data:`ONSET` on: scrapes and evaluations see it within two minutes."""
     return [
-        unreadable(number, ONSET + number % 3 if number < affected else 999, mended(number), ends, **place)
+        unreadable(number, ONSET + number % 3 if number < affected else 999, mended(number), ends, place or {})
         for number in range(everybody)
     ]
 
@@ -49,7 +54,7 @@ def test_fifty_that_fall_within_two_minutes_are_one_page_before_any_of_their_own
     pack.run(
         Case(
             name="fifty",
-            series=fleet(150, 50, **place),
+            series=fleet(150, 50, place=place),
             values={
                 ONSET + 4: {DOWN: None},  # not before one of them would page
                 **{minute: {alone: None} for minute in range(ONSET, 74)},
