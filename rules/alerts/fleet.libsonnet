@@ -102,7 +102,7 @@ function(config, signals, alert)
     on_sli: on_sli,
     warming: signals.warming.record,
     shift: paged(signals.tail_shift),
-    margin: 'clamp_min(%s, %s)' % [signals.tail_margin.expr, number(config.policy.latency.tail_shift_critical)],
+    margin: 'clamp_min(' + signals.tail_margin.expr + ', ' + number(config.policy.latency.tail_shift_critical) + ')',
     requests: signals.requests.record,
     min_requests: config.min_requests,
     unsettled: signals.unsettled.record,
