@@ -44,11 +44,13 @@ function(config, signals, alert)
                      value: alert.value(alert.whole),
                      verb: verb,
                    }
-                   + '{{ range printf `topk(12, %(named)s)` %(cluster)s | query }} %(place)s{{ .Labels.inference_service }}{{ end }}' % {
+                   + '{{ range $i, $one := printf `%(named)s` %(cluster)s | query | sortByLabel "inference_service" }}' % {
                      named: named,
                      cluster: if cluster == [] then '' else '$labels.cluster',
+                   }
+                   + '{{ if lt $i 12 }} %(place)s{{ $one.Labels.inference_service }}{{ end }}{{ end }}' % {
                      place: std.join('', [
-                       '{{ with .Labels.%s }}{{ . }}/{{ end }}' % label
+                       '{{ with $one.Labels.%s }}{{ . }}/{{ end }}' % label
                        for label in service
                        if !std.member(['cluster', 'inference_service'], label)
                      ]),

@@ -152,12 +152,17 @@ function(config, signals, alert)
         failed: signals.rules_failed.expr,
         stale: signals.rules_stale.expr,
       },
-      summary: 'Rules of this pack fail, or take too long to evaluate.',
+      summary: 'Rules of this pack fail, or take too long.',
       // The metrics of a ruler name the group. Where the ruler has none, the age of the records tells.
-      description: '{{ with $labels.rule_group }}Rule group {{ . }} uses nearly all of its interval, or an evaluation failed or was '
-                   + 'missed.{{ else }}Services with counters and without fresh records: %s.{{ end }}' % alert.value(alert.whole),
-      impact: 'Series of the pack have gaps, and alerts come late or not at all.',
-      action: "Look at the ruler's page of rules: a rule that fails says why. If rules are slow, give the ruler more CPU, split "
-              + 'the services between rulers, or remove SLIs from history_tail_slis.',
+      description: ('{{ with $labels.rule_group }}In the rule group {{ . }}, rules fail, evaluations are missed, or an evaluation takes '
+                    + 'more than %(most)s of the interval.{{ else }}%(number)s services have counters, but no record younger than '
+                    + '%(age)s.{{ end }}') % {
+        most: alert.percentOf(signals.rules_busy.most),
+        number: alert.value(alert.whole),
+        age: promql.duration(3 * config.evaluation_interval_seconds),
+      },
+      impact: 'Records have gaps. Alerts come late or not at all.',
+      action: "Open the ruler's page of rules: a rule that fails says why. If none fails, give the ruler more CPU, split the services "
+              + 'between rulers, or remove SLIs from history_tail_slis.',
     },
   ]

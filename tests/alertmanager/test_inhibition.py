@@ -84,7 +84,7 @@ def of(service: str, text: str, *, bare: bool = False) -> dict[str, str]:
     labels = dict(BY_TEXT[text].example)
     if "inference_service" in labels:
         labels["inference_service"] = service
-    else:
+    elif "rule_group" in labels:
         labels["rule_group"] += service
     if bare:
         for label in ("cluster", "namespace"):
@@ -214,6 +214,17 @@ def test_nothing_is_silenced_by_what_nobody_hears_of() -> None:
     gaps = {(a, x, y) for a, x in pairs for x2, y in pairs if x == x2 and (a, y) not in pairs}
     # What a service that is down silences of itself stays silent, for its page was told: among those of many services.
     assert not {gap for gap in gaps if "ManyServices" not in gap[0]}
+
+
+@pytest.mark.parametrize(("reason", "held"), [("down", "TargetDown"), ("slower", "P99Regression")])
+def test_a_page_about_many_services_holds_back_the_pages_of_its_kind_in_its_cluster(reason: str, held: str) -> None:
+    many = of("chat", f"SpecDecodeManyServices critical {reason}")
+    page = f"SpecDecode{held} critical"
+    silent = {str(rule) for rule in rules() if any(inhibits(each, many, rule.example) for each in INHIBITION)}
+
+    assert silent == {page}
+    assert inhibited(INHIBITION, of("code", page), [many])
+    assert not inhibited(INHIBITION, {**of("code", page), "cluster": "us-1"}, [many])
 
 
 def test_a_page_silences_its_own_ticket() -> None:

@@ -171,7 +171,7 @@ def test_messages_link_to_the_dashboard_where_the_address_of_grafana_is_known(re
             assert text.count("/d/specdec-service") == text.count("https://grafana/d/specdec-service") == 1, template
 
 
-HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x"}
+HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x", "what": "mean"}
 
 
 def hostile(alert: Alert) -> Alert:
@@ -217,7 +217,8 @@ def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
     [
         ([{}], "eu-1/prod/chat"),
         ([{"cluster": "", "namespace": ""}], "chat"),
-        ([{"inference_service": ""}], "the rule pack"),
+        ([{"inference_service": "", "namespace": ""}], "eu-1"),
+        ([{"inference_service": "", "namespace": "", "cluster": ""}], "the rule pack"),
         ([{}, {"inference_service": "code"}], "several services"),
     ],
 )
@@ -226,3 +227,10 @@ def test_the_title_says_where(changes: list[dict[str, str]], where: str, render:
     data = group([dataclasses.replace(alerts[0][0], labels=labels) for labels in given], GROUP_BY)
 
     assert render(named("title"), data) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
+
+
+def test_the_title_of_many_services_without_a_cluster_says_so(render: Render, alerts: Alerts) -> None:
+    labels = {"alertname": "SpecDecodeManyServices", "severity": "critical", "reason": "down"}
+    data = group([dataclasses.replace(alerts[0][0], labels=labels)], GROUP_BY)
+
+    assert render(named("title"), data) == "[FIRING:1] many services: SpecDecodeManyServices"
