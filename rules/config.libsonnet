@@ -72,6 +72,10 @@
     // For the history that baselines come from, hour by hour. Read it with windows, never with instant selectors.
     history_interval_seconds: 3600,
 
+    // Fields that every group of rules gets, for example { limit: 100000, query_offset: '30s' }: a limit of series and alerts for each
+    // rule, and rules that look back, where samples arrive late (Prometheus from 2.53 on).
+    group_fields: {},
+
     // The unit of `for` and `keep_firing_for`. To try the pack out, shorten it together with the windows.
     minute_seconds: 60,
 
@@ -111,9 +115,6 @@
     // --- Acceptance --------------------------------------------------------------------------------------------------
 
     quantised_models: '(?i).*(awq|gptq|gguf|bnb|fp8|nvfp4|mxfp4|int4|int8|w4a16|w8a8|w8a16).*',
-
-    // A missing draft means something only at this many generated tokens per second.
-    min_generation_tokens_per_second: 1,
 
     // --- Latency -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
   local finished(group) = {
     name: group.name,
     interval: promql.duration(group.interval_seconds),
+  } + config.group_fields + {
     rules: [rule { expr: promql.strip(super.expr) } for rule in group.rules],
   },
 

@@ -508,7 +508,7 @@ function(config, source, signals, narrow)
       expr: '%(tokens)s{inference_service!~"%(control)s"} >= %(min_tokens)s\nunless\n%(drafts)s' % {
         tokens: signals.generation_tokens_now.record,
         control: config.control_service_regex,
-        min_tokens: number(config.min_generation_tokens_per_second),
+        min_tokens: number(signals.generation_tokens_now.least),
         drafts: signals.drafts_now.record,
       },
     },

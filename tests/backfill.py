@@ -67,11 +67,16 @@ def record(groups: Groups, data: Path, span: tuple[int, int], *, release: str = 
     """Add to the blocks in ``data`` what one layer records within ``span`` (from and until, seconds since the epoch).
 
     ``release``: how the names of the programs end, as for :func:`fieldtools.tool`. Returns the layer's file.
+
+    Rules that read their own past run twice, because the first time there is none.
     """
     file = data.with_name(RULES_FILE)
-    file.write_text(yaml.safe_dump({"groups": groups}))
-    with prometheus(data, f"prometheus{release}") as url:
-        promtool(f"promtool{release}").record(file, url, data, *span)
+    again = [{**group, "rules": [r for r in group["rules"] if r["record"] in records(r["expr"])]} for group in groups]
+    for wanted in ([group for group in again if group["rules"]], groups):
+        if wanted:
+            file.write_text(yaml.safe_dump({"groups": wanted}))
+            with prometheus(data, f"prometheus{release}") as url:
+                promtool(f"promtool{release}").record(file, url, data, *span)
     return file
 
 

@@ -8,7 +8,7 @@ function(config, signals, alert)
   local level = config.level_labels;
   local generating = '%(tokens)s >= %(min_tokens)s' % {
     tokens: signals.generation_tokens_now.record,
-    min_tokens: number(config.min_generation_tokens_per_second),
+    min_tokens: number(signals.generation_tokens_now.least),
   };
   local facts = alert.facts { tokens: alert.value(alert.whole) };
 

@@ -43,7 +43,7 @@ function(config, signals, alert)
         effective: signals.replica_effective_drafts.expr,
         min_effective: number(config.policy.min_effective_drafts),
         generating: signals.replica_generation_tokens.expr,
-        min_tokens: number(config.min_generation_tokens_per_second),
+        min_tokens: number(signals.generation_tokens_now.least),
         drafts: signals.replica_drafts.record,
         on: on,
         labels: promql.list(config.level_labels),

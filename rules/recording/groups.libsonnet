@@ -86,9 +86,10 @@ function(config, signals)
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift)),
     group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
+    // Each of these reads the one before it: a ruler that writes late is an interval late for each.
     group(
       'verdict',
-      slow,
+      middle,
       [rule(signals.speedup)]
       + byBound(signals.speedup_bound)
       + [rule(signals[s]) for s in ['speedup_pays', 'speedup_proven', 'speedup_pays_not', 'speedup_harms', 'other_cause', 'verdict']]

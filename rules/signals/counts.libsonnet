@@ -87,6 +87,7 @@ function(config, source, signals, name)
       expr: source.counter('rate', 'drafts', short),
     },
     generation_tokens_now: {
+      least:: 1,  // a service that generates less is idle, for alerts
       record: name('generation_tokens', 'rate', short),
       unit: 'suffix:/s',
       help: 'Tokens generated per second.',

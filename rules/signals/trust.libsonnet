@@ -73,7 +73,7 @@ function(config, source, signals, name)
         )
       ||| % {
         generating: signals.generation_tokens_now.record,
-        min_tokens: number(config.min_generation_tokens_per_second),
+        min_tokens: number(signals.generation_tokens_now.least),
         on: on,
         steps: source.steps('last_over_time', short),
         labels: promql.list(level),
