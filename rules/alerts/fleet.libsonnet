@@ -15,13 +15,18 @@ function(config, signals, alert)
 
   // `affected`: by matchers, the services that will page. `paging`: services that page, or do so at the next evaluations.
   // `theirs`: how long their pages go on after the cause has ended. Those must not speak when this one ends.
-  local many(reason, affected, paging, verb, theirs, spec) =
-    local named = std.join(' ', [std.lstripChars(line, ' ') for line in std.split(promql.strip(affected(if cluster == [] then '' else 'cluster=%[1]q')), '\n')]);
+  local many(reason, affected, paging, theirs, said) =
+    // In one line, for the text.
+    local named = std.join(' ', [
+      std.stripChars(line, ' ')
+      for line in std.split(promql.strip(affected(if cluster == [] then '' else 'cluster=%[1]q')), '\n')
+    ]);
     {
       alert: 'SpecDecodeManyServices',
       severity: 'critical',
       labels: { reason: reason },
       level: cluster,
+      summary: said.summary,
       dashboard: config.fleet_dashboard_uid,
       keep_seconds: theirs + minutes(10),
       expr: |||
@@ -30,7 +35,7 @@ function(config, signals, alert)
         )
         >= clamp_min(%(share)s * count by (%(cluster)s) (group by (%(service)s) (%(replicas)s)), %(min)d)
         and on (%(cluster)s)
-        %(paging)s
+        count by (%(cluster)s) (%(paging)s)
       ||| % {
         cluster: promql.list(cluster),
         service: promql.list(service),
@@ -42,7 +47,7 @@ function(config, signals, alert)
       },
       description: '%(value)s services %(verb)s{{ with $labels.cluster }} in {{ . }}{{ end }}:' % {
                      value: alert.value(alert.whole),
-                     verb: verb,
+                     verb: said.verb,
                    }
                    + '{{ range $i, $one := printf `%(named)s` %(cluster)s | query | sortByLabel "inference_service" }}' % {
                      named: named,
@@ -56,7 +61,9 @@ function(config, signals, alert)
                      ]),
                    }
                    + '{{ if gt $value 12.0 }} and others{{ end }}.',
-    } + spec;
+      impact: 'Users of these services %s. One cause is likely: no page follows for each of them.' % said.users,
+      action: 'Look for what they share: ' + said.shared,
+    };
 
   local presence = signals.presence.record;
   // Down, or unreadable for nearly so long: within three minutes, scrapes and evaluations have seen all that fell together.
@@ -109,22 +116,23 @@ function(config, signals, alert)
   };
 
   {
-    down: many('down', down, 'count by (%(cluster)s) (%(presence)s == 1)' % { cluster: promql.list(cluster), presence: presence }, 'cannot be read', minutes(5), {
+    down: many('down', down, presence + ' == 1', minutes(5), {
       summary: 'Many services are down at once.',
-      impact: 'Users of these services may get errors. One cause is likely: no page follows for each of them.',
-      action: 'Look for what they share: nodes, network, storage, a driver, a rollout of all of them, or the scrape itself.',
+      verb: 'cannot be read',
+      users: 'may get errors',
+      shared: 'nodes, network, storage, a driver, a rollout of all of them, or the scrape itself.',
     }),
+    // Their own alert is pending for three evaluations before it fires, so a ruler that writes late is in time.
     slower: many(
       'slower',
       slower,
-      // Their own alert is pending for three evaluations before it fires, so a ruler that writes late is in time.
-      'count by (%s) (ALERTS{alertname="SpecDecodeP99Regression", severity="critical"})' % promql.list(cluster),
-      'became much slower than at their baselines',
+      'ALERTS{alertname="SpecDecodeP99Regression", severity="critical"}',
       config.long_window_seconds,
       {
         summary: 'Many services became slower at once.',
-        impact: 'Users of these services wait longer. One cause is likely: no page follows for each of them.',
-        action: 'Look for what they share: a driver or a vLLM release that was rolled out, nodes that clock lower, network, storage.',
+        verb: 'are much slower than at their baselines',
+        users: 'wait longer',
+        shared: 'a driver or a vLLM release that was rolled out, nodes that clock lower, network, storage.',
       }
     ),
   }

@@ -7,6 +7,7 @@ Delivered is what Alertmanager's inhibitions leave of what fires. All incidents 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rules.conftest import RENDERED
 from rules.scenario import (
     CONTROL,
     SECOND,
+    SLOS,
     STEADY,
     Case,
     Pack,
@@ -26,12 +28,14 @@ from rules.scenario import (
     Series,
     Shares,
     Source,
+    groups_with,
     pinned,
     processes,
     prompts,
     rule_groups,
     service,
     slower,
+    with_tail,
 )
 
 HEALTHY = (0.85, 0.72, 0.59)
@@ -158,6 +162,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         "LoadTooHigh warning": one(
             *incident(during(4, kv_cache=0.99, preemptions_per_minute=2), during(2, kv_cache=0.85))
         ),
+        "ErrorBudgetBurn critical": one(*swinging(latency={"tpot": with_tail(tpot, 0.4, 0.5)}), families=("tpot",)),
         "DataUntrusted warning inconsistent": one(*incident(during(accepted_factor=1.1))),
         "DataUntrusted warning buckets_mixed": boundaries(),
         "DataUntrusted warning baselines_differ": [
@@ -191,6 +196,17 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         series=one(*incident(Phase(minutes=4, up=False), during(36, restart=True), mended=240))
         + [each for n in range(3, 6) for each in one(well, labels=replica(n))],
         mended=240,
+    )
+    # A loss that is small but long: its short window is six hours.
+    found["ErrorBudgetBurn warning"] = Incident(
+        name="ErrorBudgetBurn warning",
+        series=one(
+            *incident(during(60, latency={"tpot": with_tail(tpot, 0.4, 0.04)}), onset=60, mended=120),
+            families=("tpot",),
+        ),
+        onset=60,
+        mended=120,
+        lasts=180,
     )
     return found
 
@@ -227,8 +243,9 @@ def test_some_alerts_are_delivered_once(source: Source, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
 def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
-    """Takes most of a minute: six hours of nearly all rules."""
-    rules = RENDERED / FILES[source]
+    """Takes most of a minute: six hours of nearly all rules, with an objective."""
+    rules = tmp_path / FILES[source]
+    rules.write_text(json.dumps({"groups": groups_with(f"{{ source: '{source}' }} + {SLOS}")}), encoding="utf-8")
     told = incidents(source)
     alerts = {
         " ".join(filter(None, (rule["alert"], *(rule["labels"].get(label) for label in ("severity", "reason")))))

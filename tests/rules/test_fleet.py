@@ -8,6 +8,7 @@ import pytest
 
 from rules.conftest import RENDERED
 from rules.scenario import NOWHERE, STEADY, Case, Pack, Phase, Series, pinned, rule_groups, service, slower
+from rules.test_outages import EVERY, late
 
 ONSET = 45
 SLOW = {"tpot": slower(STEADY["tpot"], 1.5)}
@@ -62,6 +63,27 @@ def test_fifty_that_fall_within_two_minutes_are_one_page_before_any_of_their_own
             },
         ),
         every=1,
+    )
+
+
+def test_a_ruler_that_writes_late_pages_once_too(pack: Pack) -> None:
+    """Each rule sees the records of the evaluation before."""
+    down, slow = (f"{count(name)} unless {many}" for name, many in (("TargetDown", DOWN), ("P99Regression", SLOWER)))
+    late(pack).run(
+        Case(
+            name="fifty",
+            series=fleet(150, 50),
+            values={m: {down: None} for m in range(ONSET + 1, 74, EVERY)} | {74: {DOWN: 1, count("TargetDown"): 50}},
+        ),
+        every=EVERY,
+    )
+    late(pack).run(
+        Case(
+            name="slower",
+            series=list(slowly(5, late=1)),
+            values={m: {slow: None} for m in range(ONSET + 1, 98, EVERY)} | {98: {SLOWER: 1}},
+        ),
+        every=EVERY,
     )
 
 
