@@ -167,6 +167,9 @@ function(config)
     // Tokens that the smallest KV cache of an engine holds.
     cacheTokens:: source.raw.cacheTokens,
 
+    // Services whose buckets arrived within a time, whatever their boundaries.
+    bucketed(sli, seconds):: aggregate('group', range('last_over_time', source.raw.histogram(sli, 'bucket', ['le="+Inf"']), seconds)),
+
     // How many replicas have each boundary.
     replicasByBound(sli):: aggregate('count', source.raw.histogram(sli, 'bucket'), ['le']),
 

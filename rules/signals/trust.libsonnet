@@ -52,8 +52,8 @@ function(config, source, signals, name)
       },
     },
     // Prometheus 3 drops all classic histograms when it converts them to native ones. Others drop _bucket to save series.
-    // Steps come with the first token, so a service that generates without them has lost its histograms. While buckets are
-    // mixed, and until they have left the window, quantiles are missing on purpose.
+    // Steps come with the first token, so a service that generates without them has lost its histograms. Mixed buckets
+    // do arrive.
     buckets_missing: {
       unit: 'short',
       help: 'Services that generate tokens and have no histograms, or that have histograms without buckets.',
@@ -67,8 +67,6 @@ function(config, source, signals, name)
           unless on (%(labels)s, sli)
           (
             %(buckets)s
-            or
-            last_over_time(%(mixed)s[1h])
           )
         )
       ||| % {
@@ -80,10 +78,9 @@ function(config, source, signals, name)
         requests: signals.requests.record,
         min_requests: config.min_requests,
         buckets: promql.indent(std.join('\nor\n', [
-          promql.withLabel(source.histogram('increase', sli, 'bucket', config.long_window_seconds, [], ['le="+Inf"']), 'sli', sli)
+          promql.withLabel(source.bucketed(sli, long), 'sli', sli)
           for sli in std.objectFields(config.slis)
         ]), 4),
-        mixed: signals.buckets_mixed.record,
       },
     },
   }
