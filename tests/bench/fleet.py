@@ -141,7 +141,7 @@ async def _exposition() -> str:
 
 
 def _baselines(exposition: str) -> Iterator[str]:
-    """What the exporter serves of a baseline file, from its own histograms: the buckets of their tails, without engine."""
+    """What the exporter serves of a baseline file, from its own histograms: the buckets of their tails."""
     for name in BASELINES:
         family = f"specdec_{name}_seconds"
         found = dict(re.findall(rf'^{family}_bucket{{.*le="([^"]+)".*}} (\S+)$', exposition, re.MULTILINE))
