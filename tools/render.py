@@ -53,17 +53,17 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
         "object",
     ),
 }
+_SHARD = "Yours: the targets, by any discovery; modulus, the number of shards; the regex below it, this one's, from 0"
 # File name in rules/rendered/scraping -> what it is for, what of it is the user's, and its field of specdecScraping.
 SCRAPING_FILES: dict[str, tuple[str, str, str]] = {
     "prometheus.yaml": (
-        "A shard that stores what the pack reads and nothing else: Prometheus, vmagent. docs/scale.md tells of both parts",
-        "Yours: the targets, by any discovery; modulus, the number of shards; the regex below it, the number of this one from 0",
+        "A shard that stores only what the pack reads, for Prometheus and vmagent. docs/scale.md tells of both parts",
+        _SHARD,
         "prometheus",
     ),
     "config.alloy": (
         "The same for Grafana Alloy",
-        "Yours: the targets, by any discovery; modulus, the number of shards; the regex below it, the number of this one from 0; "
-        "the address of your storage",
+        f"{_SHARD}; the address of your storage",
         "alloy",
     ),
     "remote-write.yaml": (
