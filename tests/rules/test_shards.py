@@ -141,7 +141,7 @@ def targets(address: str) -> list[dict[str, Any]]:
 
 
 def as_the_operator_appends(number: int) -> list[Rule]:
-    """What it writes below the relabelings of a PodMonitor for a Prometheus with shards (0.92, pkg/prometheus/promcfg.go)."""
+    """What it writes below a PodMonitor's relabelings for a Prometheus with shards (0.92, pkg/prometheus)."""
     return [
         {
             "source_labels": ["__address__", "__tmp_hash"],
