@@ -1,5 +1,5 @@
-// Which signals are recorded, in which group and how often. The records of a service are the shards' in layers. Rules of a group run in order, so a rule stands below the rules
-// that it reads. Values from other groups may be one interval old.
+// Which signals are recorded, in which group and how often. Rules of a group run in order, so a rule stands below the rules
+// that it reads. Values from other groups may be one interval old. In layers, the records of a service are the shards'.
 function(config, signals)
   local rule(signal) = { record: signal.record, expr: signal.expr };
   local bySli(signal, slis=std.objectFields(signal.by_sli)) =

@@ -145,6 +145,8 @@ def _baselines(exposition: str) -> Iterator[str]:
     for name in BASELINES:
         family = f"specdec_{name}_seconds"
         found = dict(re.findall(rf'^{family}_bucket{{.*le="([^"]+)".*}} (\S+)$', exposition, re.MULTILINE))
+        if not found:
+            continue
         (total,) = re.findall(rf"^{family}_sum{{.*}} (\S+)$", exposition, re.MULTILINE)
         counts = tuple(1000 * float(count) for count in found.values())
         served = Histogram(tuple(map(float, found)), counts, 1000 * float(total)).tail(0.9)

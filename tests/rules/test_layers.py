@@ -167,9 +167,12 @@ def prometheus(program: str, layer: str, config: dict[str, Any], folder: Path) -
 
 
 def firing(*urls: str) -> set[tuple[tuple[str, str], ...]]:
-    """The labels of the alerts that fire in any of them, without what tells which of them it is."""
+    """The labels of the alerts that fire in any of them, without what tells which of them it is.
+
+    And without `what`: mean and tail are one alert, called by which of them a ruler has seen first.
+    """
     found = [query(url, 'ALERTS{alertstate="firing"}', time.time()) for url in urls]
-    return {tuple((k, v) for k, v in labels if k != "shard") for vector in found for labels in vector}
+    return {tuple((k, v) for k, v in labels if k not in ("shard", "what")) for vector in found for labels in vector}
 
 
 def verdicts(*urls: str) -> Vector:

@@ -155,7 +155,7 @@ def as_the_operator_appends(number: int) -> list[Rule]:
     ]
 
 
-def as_rendered(number: int) -> list[Rule]:
+def as_rendered(number: int) -> Sequence[Rule]:
     return of_shard(relabel_configs(), number, SHARDS)
 
 
