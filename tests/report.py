@@ -11,13 +11,13 @@ from pathlib import Path
 from fieldtools import ROOT
 from markdown import filled, table
 
-DOCS = ROOT / "docs"
+EVIDENCE = ROOT / "docs" / "evidence"
 
 
 def recording(description: str | None) -> argparse.ArgumentParser:
     """A command line with ``--record``, without which a table is only printed."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--record", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--record", action="store_true", help="write the table into docs/evidence/")
     return parser
 
 

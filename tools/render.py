@@ -16,8 +16,6 @@ from typing import Any
 import rjsonnet
 import yaml
 
-import boundtables
-import facttables
 import flagtables
 import guidetables
 import metrictables
@@ -142,8 +140,6 @@ def render_reference() -> dict[Path, str]:
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
         metrictables.METRICS: metrictables.metrics_page,
-        facttables.FACTS: facttables.facts_page,
-        boundtables.RELIABILITY: boundtables.reliability_page,
         guidetables.GUIDES: guidetables.guides_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
