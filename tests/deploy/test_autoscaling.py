@@ -1,4 +1,4 @@
-"""The examples of docs/autoscaling.md: both autoscalers do the same, and the queries give what the page says."""
+"""The examples of docs/autoscale.md: both autoscalers do the same, and the queries give what the page says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldtools import ROOT
 from promtool import promtool
 from unit.test_docs import code, section, tables
 
-PAGE = (ROOT / "docs" / "autoscaling.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "autoscale.md").read_text(encoding="utf-8")
 KEDA = "KEDA"
 HPA = "HorizontalPodAutoscaler with prometheus-adapter"
 TOLERANCE = 0.1  # Kubernetes' own
