@@ -1,4 +1,4 @@
-"""The table of ``docs/api.md``: every object of ``/api/v1/status``, from the shapes themselves. ``make render`` writes it."""
+"""The table of ``docs/api.md``: every object of ``/api/v1/status``. ``make render`` writes it."""
 
 from __future__ import annotations
 
