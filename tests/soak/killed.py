@@ -1,4 +1,4 @@
-"""``kill -9`` at random moments, while a log is written and rotates: the table ``killed`` of docs/evidence/reliability.md.
+"""``kill -9`` at random moments, while a log is written and rotates: a table of docs/evidence/reliability.md.
 
 What is promised: the position file is whole at every moment. A start goes on exactly where that file says. No line that
 a scrape has counted counts again. A line that was read after the last scrape is lost with the process, as for any

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""``make soak-memory``: every bomb against one exporter; with ``--record`` the table goes into docs/evidence/reliability.md."""
+"""``make soak-memory``: every bomb against one exporter; ``--record`` writes into docs/evidence/reliability.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``make soak``: weeks of work in an hour; it fails when memory, descriptors or threads grow, or a counter is wrong.
 
-One exporter gets many scrapes and much log at once. Amounts grow with ``--minutes``; the table in docs/evidence/reliability.md
-has the amounts that were done.
+One exporter gets many scrapes and much log at once. Amounts grow with ``--minutes``; docs/evidence/reliability.md has
+the amounts that were done.
 """
 
 from __future__ import annotations
