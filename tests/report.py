@@ -47,6 +47,8 @@ class Transcript:
             print(f"\n{name}\n{table([*rows[0]], [[*row.values()] for row in rows])}")
 
     def write(self, page: Path, above: str = "") -> None:
-        """Put all of them into a page."""
+        """Put those into a page that it has markers for."""
+        text = page.read_text()
         for name, rows in self._tables.items():
-            record(page, name, [*rows[0]], [[*row.values()] for row in rows], above)
+            if f"<!-- generated: {name} -->" in text:
+                record(page, name, [*rows[0]], [[*row.values()] for row in rows], above)
