@@ -49,11 +49,12 @@ def load_guides() -> dict[str, tuple[Row, ...]]:
 
 
 def guides_page(page: str) -> str:
-    """Return the page with its tables anew. Raises ValueError for a place that does not exist."""
+    """Return the page with its table anew. Raises ValueError for a place that does not exist."""
     guides = load_guides()
-    said = [(row.id, row.item, row.status, _where(row)) for rows in guides.values() for row in rows]
-    left = table(("", "What it asks for", "", "Why"), [row for row in said if row[2] in {"partly", "missing"}])
-    return filled(page, {"guide counts": _counts(guides), "guides left": left})
+    for row in (row for rows in guides.values() for row in rows):
+        for place in row.where:
+            _check(row.id, *place.split(" ", 1))
+    return filled(page, {"guide counts": _counts(guides)})
 
 
 def _counts(guides: dict[str, tuple[Row, ...]]) -> str:
@@ -66,19 +67,9 @@ def _counts(guides: dict[str, tuple[Row, ...]]) -> str:
     return table(("Guide", "Rows", *columns), [*rows, ("all", *total)])
 
 
-def _where(row: Row) -> str:
-    return ", ".join(filter(None, (*(_link(row.id, *each.split(" ", 1)) for each in row.where), row.reason)))
-
-
-def _link(row: str, kind: str, name: str) -> str:
-    exists, text = _KINDS[kind]
-    if not exists(name):
+def _check(row: str, kind: str, name: str) -> None:
+    if not _KINDS[kind](name):
         raise ValueError(f"guides.yaml, {row}: there is no {kind} {name}")
-    return text.format(name=name, file=_from_docs(name))
-
-
-def _from_docs(name: str) -> str:
-    return f"../{name.removeprefix('docs/')}" if name.startswith("docs/") else f"../../{name}"
 
 
 @cache
@@ -98,18 +89,15 @@ def _read(path: str) -> str:
 
 _FACTS = frozenset(fact.code for fact in known_facts())
 _FAILURES = frozenset(load_failures())
-# What a row may name: whether it exists, and how it is shown.
-_KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "command": (lambda name: name in COMMANDS, "`{name}`"),
-    "family": (lambda name: f"`{name}`" in _read("docs/metrics.md"), "[`{name}`](../metrics.md)"),
-    "alert": (
-        lambda name: f"- alert: {name}\n" in _read("rules/rendered/specdec.rules.yaml"),
-        "[{name}](../../rules/runbooks/{name}.md)",
-    ),
-    "panel": (lambda name: name in _panels(), "panel *{name}*"),
-    "fact": (lambda name: name in _FACTS, "`{name}`"),
-    "failure": (lambda name: name in _FAILURES, "`{name}`"),
-    "warning": (lambda name: name in WARNINGS, "[`{name}`](../metrics.md)"),
-    "page": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
-    "path": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
+# What a row may name, and whether it exists.
+_KINDS: dict[str, Callable[[str], bool]] = {
+    "command": lambda name: name in COMMANDS,
+    "family": lambda name: f"`{name}`" in _read("docs/metrics.md"),
+    "alert": lambda name: f"- alert: {name}\n" in _read("rules/rendered/specdec.rules.yaml"),
+    "panel": lambda name: name in _panels(),
+    "fact": lambda name: name in _FACTS,
+    "failure": lambda name: name in _FAILURES,
+    "warning": lambda name: name in WARNINGS,
+    "page": lambda name: (ROOT / name).is_file(),
+    "path": lambda name: (ROOT / name).is_file(),
 }

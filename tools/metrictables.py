@@ -21,17 +21,17 @@ from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"
 _LABELS = {ENGINE: "engine", MODEL: "model", SERVICE: "service", (): ""}
-# Name of a table -> the title of its last column, and the groups of families in it.
+# Name of a table -> the title of its last column, if it has one, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "copied": ("Also absent", (COPIED,)),
     "derived": ("Absent", (DERIVED, WINDOWS)),
-    "log": ("Absent", (LOG,)),
+    "log": ("", (LOG,)),
     "predictor": ("Absent", (PREDICTOR, PREDICTOR_LOG, POLICY)),
     "benefit": ("Absent", (BENEFIT,)),
-    "load": ("Also absent", (LOAD,)),
+    "load": ("", (LOAD,)),
     "baseline": ("Also absent", (BASELINE,)),
-    "scrapes": ("Absent", (SCRAPE, READER)),
-    "exporter": ("Absent", (EXPORTER, PROCESS)),
+    "scrapes": ("", (SCRAPE, READER)),
+    "exporter": ("", (EXPORTER, PROCESS)),
 }
 
 
@@ -58,5 +58,5 @@ def _family(table_name: str, group: Group[Any], family: Family[Any]) -> tuple[st
     labels = ", ".join(filter(None, (_LABELS[group.labels], *(f"`{label}`" for label in family.labels))))
     meaning = re.split(r"(?<=\.) (?=[A-Z`])", family.meaning, maxsplit=1)[0]
     source = family.source if table_name == "copied" else ""
-    texts = (meaning, source, family.absent or group.absent)
+    texts = (meaning, source, (family.absent or group.absent) if FAMILIES[table_name][0] else "")
     return (f"`{family.name}`", family.type, labels, *(filled_in(text, WINDOW) for text in texts))
