@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from markdown import filled, table
-from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
@@ -26,10 +25,10 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "copied": ("Also absent", (COPIED,)),
     "derived": ("Absent", (DERIVED, WINDOWS)),
     "log": ("", (LOG,)),
-    "predictor": ("Absent", (PREDICTOR, PREDICTOR_LOG, POLICY)),
+    "predictor": ("", (PREDICTOR, PREDICTOR_LOG, POLICY)),
     "benefit": ("Absent", (BENEFIT,)),
     "load": ("", (LOAD,)),
-    "baseline": ("Also absent", (BASELINE,)),
+    "baseline": ("", (BASELINE,)),
     "scrapes": ("", (SCRAPE, READER)),
     "exporter": ("", (EXPORTER, PROCESS)),
 }
@@ -42,9 +41,6 @@ def metrics_page(page: str) -> str:
         ("State", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in STATES.items())
     )
     tables["reasons"] = table(("Reason", "Meaning"), ((f"`{name}`", meaning) for name, meaning in REASONS.items()))
-    tables["warnings"] = table(
-        ("Warning", "Meaning"), ((f"`{code}`", warning.meaning) for code, warning in WARNINGS.items())
-    )
     return filled(page, tables)
 
 
