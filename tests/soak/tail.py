@@ -121,7 +121,8 @@ def main() -> None:
     steps = f"The model of `tests/loglife.py`: {CountedLife.steps:,} steps, contradicted {contradictions} times.\n\n"
     print(steps, *(" ".join(f"{cell:>9}" for cell in row[1:]) + f"  {row[0]}" for row in [HEADER, *rows]), sep="\n")
     if options.record:
-        shown = [row for row in rows if row[0] == "all" or any(number != "0" for number in row[3:])]
+        faulty = [row for row in rows if row[0] == "all" or any(number != "0" for number in row[3:])]
+        shown = [[cell if cell != "0" else "" for cell in row] for row in faulty]
         command = f"make soak-tail MINUTES={options.minutes:g} ARGS=--record"
         record(EVIDENCE / "reliability.md", "tail", HEADER, shown, measured_by(command) + steps)
     sys.exit(0 if sums["all"].good and not contradictions else 1)
