@@ -12,7 +12,7 @@ from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
-from specdec_exporter.serving.families.exporter import EXPORTER, REASONS, SCRAPE
+from specdec_exporter.serving.families.exporter import EXPORTER, PROCESS, REASONS, SCRAPE
 from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, filled_in
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
@@ -30,7 +30,7 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "load": ("", (LOAD,)),
     "baseline": ("", (BASELINE,)),
     "scrapes": ("", (SCRAPE, READER)),
-    "exporter": ("", (EXPORTER,)),
+    "exporter": ("", (EXPORTER, PROCESS)),
 }
 
 
