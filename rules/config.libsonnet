@@ -97,7 +97,7 @@
 
     // Alerts about acceptance need a difference of this many standard errors (a one-sided normal quantile). By chance, one look in
     // 200 exceeds 2.58. They look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
-    // independent. docs/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
+    // independent. docs/evidence/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
     // latency.z_score, as the exporter does.
     alert_z_score: 2.58,
 

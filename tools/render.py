@@ -16,8 +16,7 @@ from typing import Any
 import rjsonnet
 import yaml
 
-import boundtables
-import facttables
+import apitables
 import flagtables
 import guidetables
 import metrictables
@@ -169,8 +168,7 @@ def render_reference() -> dict[Path, str]:
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
         metrictables.METRICS: metrictables.metrics_page,
-        facttables.FACTS: facttables.facts_page,
-        boundtables.RELIABILITY: boundtables.reliability_page,
+        apitables.API: apitables.api_page,
         guidetables.GUIDES: guidetables.guides_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}

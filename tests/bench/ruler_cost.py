@@ -2,7 +2,7 @@
 
     python tests/bench/ruler_cost.py [--quick] [SERVICES...]
 
-Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/benchmarks.md.
+Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/evidence/benchmarks.md.
 """
 
 from __future__ import annotations
