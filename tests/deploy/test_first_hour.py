@@ -74,7 +74,8 @@ async def test_the_sidecar_is_asked_recordings_are_made_and_compared(tmp_path: P
     shown = blocks("3.", "text")[0].splitlines()
     assert re.search(r"^PASS  Drafting: ", said, re.MULTILINE)
     assert shown[-1] in said
-    assert "at the same load" in " ".join(compared.split())
+    # What five seconds tell depends on how busy this machine is.
+    assert re.search(r"^  name +plain +k4$", compared, re.MULTILINE)
 
 
 async def test_the_fire_drill_reaches_chat_and_pager(tmp_path: Path) -> None:
