@@ -51,9 +51,10 @@ function(config, common)
     ),
     {
       title: 'Services',
-      about: 'What hurts comes first: services with critical alerts, then those with warnings, then by status. The name links '
-             + 'to the dashboard of the service. Speed-up: measured. Basis: of break-even. TPOT: mean time per output token, and '
-             + 'its ratio to the baseline. P99: of the same latency. Age: age of the data.',
+      about: 'What hurts comes first: services with a critical alert, then those with a warning, and among these the worst '
+             + 'status: no metrics, broken, harmful, not paying off, slower. The name links to the dashboard of the service. '
+             + 'Speed-up: measured. Basis: of break-even. TPOT: mean time per output token, and its ratio to the baseline. P99: of '
+             + 'the same latency. Age: age of the data.',
       no_data: nothing.exporter,
       w: 24,
       h: 12,
@@ -76,24 +77,16 @@ function(config, common)
       g.row('Services', [services], open=true),
       g.row('What is missing', [
         common.servicesTable(query, [
-          ['Requests in ' + common.long, 'without_baseline', { unit: 'none', decimals: 0 }],
+          ['Requests without a baseline', 'without_baseline', { unit: 'none', decimals: 0 }],
           ['Hours of history', 'history_hours', { decimals: 0 }],
-        ], {
-          title: 'Services without a baseline',
-          about: 'No alert fires when the latency of these services gets worse.',
-          no_data: 'Every service that drafts has a baseline.',
-          w: 12,
-          h: 8,
-        }, more=[['sli', 'Latency']], rows=level + ['sli']),
-        common.servicesTable(query, [
-          ['Tokens per second', 'speculation_unused', { decimals: 0 }],
+          ['Tokens without speculation', 'speculation_unused', { decimals: 0 }],
           ['Running per engine', 'unused_batch', { decimals: 1 }],
         ], {
-          title: 'Services without speculation',
-          about: 'Speculation gains most on a service that generates many tokens in small batches.',
-          sort: [g.sortBy('Tokens per second', descending=true)],
-          no_data: 'Every service that generates tokens also drafts, or is a live control.',
-          w: 12,
+          title: 'Services without a baseline, and services without speculation',
+          about: 'No alert fires when the latency of a service without a baseline gets worse. Speculation gains most on a service '
+                 + 'that generates many tokens in small batches.',
+          no_data: 'Every service that generates tokens also drafts, or is a live control, and has a baseline.',
+          w: 24,
           h: 8,
         }),
       ]),

@@ -44,7 +44,6 @@ DRAW: Mapping[str, Callable[[Page, Shown], None]] = {
     "barchart": at_once.barchart,
     "heatmap": over_time.heatmap,
     "state-timeline": over_time.state_timeline,
-    "trend": at_once.trend,
 }
 
 
