@@ -294,13 +294,14 @@ function(config, alerts)
     // `one`: the table is about one service, so it has no columns for the service, and room for what its alerts mean.
     alertTable(query, one, spec)::
       local texts = (if one then ['meaning'] else []) + ['action'];
-      // `more`: label_joins around the expression.
-      local column(name, more=[]) =
+      // A label that joins others: what tells alerts of one name apart, and the keys of the texts.
+      local joined(expression, label, separator, labels) =
+        'label_join(%s, "%s", "%s", %s)' % [expression, label, separator, std.join(', ', ['"%s"' % each for each in labels])];
+      local column(name, texts=[]) =
         local target = common.series(query, name, '');
+        local which = joined('(\n  %s\n)' % promql.indent(target.expr), 'which', ' ', ['sli', 'reason', 'container']);
         target + g.tableTarget(std.foldl(
-          function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity", "reason", "container")',
-          more,
-          '(\n  %s\n)' % promql.indent(target.expr)
+          function(expression, text) joined(expression, text, '/', ['alertname', 'severity', 'reason', 'container']), texts, which
         ));
       local place = [['inference_service', 'Service'], ['namespace', 'Namespace'], ['cluster', 'Cluster']];
       local wrapped = { 'custom.cellOptions': { type: 'auto', wrapText: true } };
@@ -318,20 +319,18 @@ function(config, alerts)
           g.columns(
             [['Value #A', 'Severity'], ['alertname', 'Alert']]
             + (if one then [] else place[:1])
-            + [['Value #B', 'Since'], ['sli', 'Latency'], ['reason', 'Reason'], ['container', 'Container']]
+            + [['Value #B', 'Since'], ['which', 'Which']]
             + (if one then [['meaning', 'What it means']] else [])
             + [['action', 'What to do first']]
             + (if one then [] else place[1:]),
-            ['Time', 'severity', 'model_name'] + (if one then [column[0] for column in place] else [])
+            ['Time', 'severity', 'sli', 'reason', 'container', 'model_name'] + (if one then [column[0] for column in place] else [])
           ),
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
           g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 72, 'custom.align': 'left' }),
           g.named('Alert', { links: [common.toRunbook], 'custom.width': 200 }),
-          g.named('Latency', { 'custom.width': 70 }),
-          g.named('Reason', { 'custom.width': 120 }),
-          g.named('Container', { 'custom.width': 120 }),
+          g.named('Which', { 'custom.width': 120 }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
           g.named('What to do first', { mappings: common.ofAlerts('action') } + wrapped),
         ] + (

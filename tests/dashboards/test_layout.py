@@ -73,13 +73,13 @@ def test_what_to_do_first_has_room_in_its_cells() -> None:
     """Grafana makes no room for texts that a mapping gives: a row has two lines."""
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
-            wrapped = {
-                each["matcher"]["options"]: {one["id"]: one["value"] for one in each["properties"]}
+            overrides = {
+                each["matcher"]["options"]: {one["id"]: one.get("value") for one in each["properties"]}
                 for each in panel.overrides
             }
             wide = SCREEN_PIXELS * panel.json["gridPos"]["w"] / COLUMNS
-            given = sum(override.get("custom.width", 0) for override in wrapped.values())
-            for column, override in wrapped.items():
+            given = sum(override.get("custom.width", 0) for override in overrides.values())
+            for column, override in overrides.items():
                 if not override.get("custom.cellOptions", {}).get("wrapText"):
                     continue
                 line = (override.get("custom.width") or wide - given) - CELL_PADDING_PIXELS
