@@ -111,64 +111,78 @@ function(config, alerts)
     toRunbook:: g.link('Open the runbook', config.runbook_url_prefix + '${__data.fields.alertname}.md'),
 
     // --- Words -------------------------------------------------------------------------------------------------------
-    // From the most urgent to the least.
+    // Worst first. Without a measurement, 10 is added to what acceptance alone says: nothing of that is green.
     local states = [
       [9, 'No metrics', 'dark-purple'],
-      [7, 'Not drafting', 'purple'],
-      [6, 'Slower', 'dark-yellow'],
       [5, 'Broken', 'dark-red'],
+      [15, 'Broken', 'dark-red'],
       [4, 'Harmful', 'red'],
+      [14, 'Harmful', 'red'],
       [3, 'Not paying off', 'orange'],
+      [6, 'Slower', 'dark-yellow'],
+      [7, 'Not drafting', 'purple'],
       [2, 'Watch', 'yellow'],
+      [-1, 'No verdict', 'text'],
+      [11, 'Not measured', 'text'],
       [1, 'Healthy', 'green'],
       [0, 'Idle', 'blue'],
-      [-1, 'No verdict', 'text'],
       [-2, 'Speculation off', 'text'],
     ],
-    // By status. Only a measurement says whether speculation pays: without one, 10 is added to the status.
     local advice = {
       '9': 'Look at the pods: are they starting, crashed or out of memory?',
-      '7': 'Look for the reason: sampling parameters, a batch size limit, or prompts without text to copy.',
-      '6': 'Slower than before, not because of drafts: roll back if it began with a deployment. Otherwise look at load and prompts.',
-      '5': 'Almost nothing is accepted, and no gain is measured: check whether the draft model fits the target, or switch speculation off.',
-      '4': 'Measured: slower than without speculation. Roll back or remove --speculative-config now. Investigate afterwards.',
-      '3': 'No gain is measured: compare recordings of several k, use the one that pays or switch speculation off.',
-      '2': 'Whether it pays is not known: compare with a baseline (dashboard A/B).',
+      '7': 'Look for sampling parameters, a batch size limit, or prompts without text to copy.',
+      '6': 'Roll back if it began with a deployment. Otherwise look at load and prompts: drafts are not why.',
+      '5': 'Check whether the draft model fits the target, or switch speculation off: no gain is measured.',
+      '4': 'Roll back or remove --speculative-config now: slower than without it. Investigate afterwards.',
+      '3': 'Compare recordings of several k: use the one that pays, or switch speculation off.',
+      '2': 'Compare with a baseline (dashboard A/B): whether it pays is not known.',
       '1': 'Do nothing: speculation pays off.',
       '0': 'Wait for traffic: there are too few drafts to judge.',
       '-1': 'Wait for two scrapes. Then start vLLM without --disable-log-stats, or correct the port.',
       '-2': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
-      '15': 'Almost nothing is accepted: check whether the draft model fits the target, and record a baseline without speculation.',
-      '14': 'Slower than before, and little is accepted: roll back the last change. Then record a baseline without speculation.',
-      '11': 'Acceptance is good. Whether it pays is not measured here: record a baseline without speculation.',
+      '15': 'Check whether the draft model fits the target, and record a baseline without speculation.',
+      '14': 'Roll back the last change: slower than before, and little is accepted. Then record a baseline.',
+      '11': 'Acceptance is good. Whether it pays is not measured: record a baseline without speculation.',
     },
-    // One query counts the services of every status: a tile for each, the most urgent first.
-    statusCounts(query, spec):: common.panel('stat', {
-      targets: [common.column(query, 'services_by_status', ['status'])],
-      transformations: [
-        g.columns([], ['Time']),
-        g.sortBy('status', descending=true),
-        g.rowsToFields('status', 'Value'),
-      ],
-      overrides: [
-        g.named('%d' % state[0], { displayName: state[1], color: { mode: 'fixed', fixedColor: state[2] } })
-        for state in states
-        if !std.member([7, -2], state[0])  // only the page of one service tells these
-      ],
-      options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
-    } + spec),
+    // One query counts the services of every status: a tile for each, the worst first.
+    statusCounts(query, spec)::
+      // Only the page of one service tells the others.
+      local counted = [state for state in states if !std.member([7, 14, 15, -2], state[0])];
+      common.panel('stat', {
+        targets: [common.column(query, 'services_by_status', ['status'])],
+        transformations: [
+          g.columns([], ['Time']),
+          g.rowsToFields('status', 'Value'),
+          g.columns([['%d' % state[0], state[1]] for state in counted], []),
+        ],
+        overrides: [g.color(state[1], state[2]) for state in counted],
+        options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
+      } + spec),
     states:: g.mappings({ ['%d' % state[0]]: state[1:] for state in states }),
-    actions:: g.mappings({
-      [status]: [
-        advice[status],
-        if status == '11' then 'text' else [state[2] for state in states if state[0] == std.parseJson(status) % 10][0],
-      ]
-      for status in std.objectFields(advice)
-    }),
+    // A table of one cell, because a cell wraps its text: that of a stat is one line, which a phone cuts.
+    whatToDo(query, spec):: common.panel('table', {
+      title: 'What to do',
+      about: 'The next step for this status. The alerts below say more.',
+      targets: [common.column(query, 'state', ['model_name'])],
+      unit: 'short',
+      options: { cellHeight: 'lg', showHeader: false, footer: { show: false, enablePagination: false } },
+      transformations: [g.columns([['Value', 'What to do']], ['Time', 'model_name'])],
+      overrides: [
+        g.named('What to do', {
+          mappings: g.mappings({ ['%d' % state[0]]: [advice['%d' % state[0]], state[2]] for state in states }),
+          'custom.align': 'left',
+          'custom.cellOptions': { type: 'color-background', mode: 'basic', wrapText: true },
+        }),
+      ],
+      no_data: 'Check that the exporter runs beside the predictor, and that Prometheus scrapes it.',
+    } + spec),
     yesNo(yes, no):: g.mappings({ '0': [no, 'red'], '1': [yes, 'green'] }),
-    // Alerts by name and severity, replaced by their summary or action.
-    ofAlerts(text):: g.mappings({ [key]: [alerts[key][text], null] for key in std.objectFields(alerts) }),
-    severities:: g.mappings({ '3': ['critical', 'red'], '2': ['warning', 'orange'], '1': ['info', 'blue'] }),
+    // Alerts by name and severity, replaced by their summary, or by the first sentence of their action: a cell has two lines.
+    ofAlerts(text):: g.mappings({
+      [key]: [std.rstripChars(std.splitLimit(alerts[key][text], '. ', 1)[0], '.') + '.', null]
+      for key in std.objectFields(alerts)
+    }),
+    severities:: g.mappings({ '4': ['critical', 'red'], '3': ['critical', 'red'], '2': ['warning', 'orange'], '1': ['info', 'blue'] }),
 
     // Texts of empty panels: why there is no data.
     local verified = common.service.signal('partly_verified').help,
@@ -198,18 +212,6 @@ function(config, alerts)
     // Columns of a table. Only the labels `keep` stay, so Grafana can merge the rows of several signals.
     column(query, name, keep, labels={})::
       described(query.signal(name), g.tableTarget(aggregated(query, name, labels, 'max by (%s)' % promql.list(keep)))),
-    // A signal now: in one color while it keeps its limit, and in another while it does not.
-    judged(query, name, limit)::
-      local value = query.expr(name);
-      local called(name, expression) = promql.withLabel(expression, 'judged', name);
-      described(query.signal(name), g.lastTarget(
-        promql.firstOf(
-          [called('now (below)', value + '\n< ' + query.expr(limit)), called('now', value)], config.level_labels
-        ),
-        '{{judged}}'
-      )),
-    judgedColors:: [g.color('now', 'green'), g.color('now (below)', 'red')],
-
     // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
     // move this ratio from 1 (`from`: '1 +' or '1 -').
     versus(query, other, name, legend, labels)::
@@ -248,14 +250,14 @@ function(config, alerts)
     // A table with a row per service (or per `rows`) and a column per signal: [title, signal, properties, labels, other
     // rows]. A column with the title null shows only its labels.
     // `more`: labels that become columns too, as [label, title]. They stand after the first `ahead` signals.
-    // `first`: a signal that sorts the rows, the highest first, and is no column.
+    // `first`: a signal that sorts the rows, the highest first, and is no column. `also`: the query of more rows.
     local level_columns = [
       ['inference_service', 'Service'],
       ['namespace', 'Namespace'],
       ['cluster', 'Cluster'],
       ['model_name', 'Model'],
     ],
-    servicesTable(query, columns, spec, more=[], ahead=0, rows=config.level_labels, first=null)::
+    servicesTable(query, columns, spec, more=[], ahead=0, rows=config.level_labels, first=null, also=null)::
       local sorting = std.length(columns);  // the place of its query
       local at(column, i, default) = if std.length(column) > i then column[i] else default;
       local value(i) = if std.length(columns) == 1 && first == null then 'Value' else 'Value #' + g.refId(i);
@@ -263,7 +265,11 @@ function(config, alerts)
       local values = [[value(i), columns[i][0]] for i in indices if columns[i][0] != null];
       local untitled = [value(i) for i in indices if columns[i][0] == null] + (if first == null then [] else [value(sorting)]);
       common.panel('table', {
-        targets: [common.column(query, c[1], at(c, 4, rows), at(c, 3, {})) for c in columns]
+        targets: [
+                   local own = common.column(query, c[1], at(c, 4, rows), at(c, 3, {}));
+                   if also == null then own else own { expr+: '\nor\n' + common.column(also, c[1], at(c, 4, rows), at(c, 3, {})).expr }
+                   for c in columns
+                 ]
                  + (if first == null then [] else [common.column(query, first[0], first[1])]),
         unit: 'short',
         transformations: [
@@ -276,9 +282,11 @@ function(config, alerts)
           ),
         ] + std.get(spec, 'sort', []),
         overrides: [
-          g.named('Service', { links: [common.toService], 'custom.width': 150 }),
-          g.named('Namespace', { 'custom.width': 100 }),
-          g.named('Cluster', { 'custom.width': 80 }),
+          g.named('Service', { links: [common.toService], 'custom.width': 130 }),
+          g.named('Namespace', { 'custom.width': 92 }),
+          g.named('Cluster', { 'custom.width': 70 }),
+          g.named('Model', { 'custom.width': 120 }),
+          g.named('Method', { 'custom.width': 80 }),
         ] + [
           g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
           for c in columns
@@ -286,22 +294,25 @@ function(config, alerts)
         ],
       } + spec),
 
-    // `one`: the table is about one service, so it has no columns for the service.
+    // `one`: the table is about one service, so it has no columns for the service, and room for what its alerts mean.
     alertTable(query, one, spec)::
-      local texts = ['meaning', 'action'];
-      // `more`: label_joins around the expression.
-      local column(name, more=[]) =
+      local texts = (if one then ['meaning'] else []) + ['action'];
+      // A label that joins others: what tells alerts of one name apart, and the keys of the texts.
+      local joined(expression, label, separator, labels) =
+        'label_join(%s, "%s", "%s", %s)' % [expression, label, separator, std.join(', ', ['"%s"' % each for each in labels])];
+      local column(name, texts=[]) =
         local target = common.series(query, name, '');
+        local which = 'label_replace(%s, "which", "", "which", " *")'
+                      % joined('(\n  %s\n)' % promql.indent(target.expr), 'which', ' ', ['sli', 'reason', 'container']);
         target + g.tableTarget(std.foldl(
-          function(expression, text) 'label_join(' + expression + ', "' + text + '", "/", "alertname", "severity", "reason", "container")',
-          more,
-          '(\n  %s\n)' % promql.indent(target.expr)
+          function(expression, text) joined(expression, text, '/', ['alertname', 'severity', 'reason', 'container']), texts, which
         ));
       local place = [['inference_service', 'Service'], ['namespace', 'Namespace'], ['cluster', 'Cluster']];
       local wrapped = { 'custom.cellOptions': { type: 'auto', wrapText: true } };
       common.panel('table', {
-        title: 'Firing alerts: meaning and action',
-        about: 'The name of an alert links to its runbook' + (if one then '.' else ', and the service to its dashboard.'),
+        title: 'Firing alerts: since when, and what to do first',
+        about: 'The name of an alert links to its runbook, which says what to do next'
+               + (if one then '.' else '; the service links to its dashboard.'),
         targets: [column('alerts_foremost', texts), column('alerts_since')],
         unit: 'short',
         no_data: common.nothing.alerts,
@@ -310,25 +321,24 @@ function(config, alerts)
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['alertname', 'Alert'], ['sli', 'Latency'], ['reason', 'Reason'], ['container', 'Container'], ['Value #B', 'Since']]
+            [['Value #A', 'Severity'], ['alertname', 'Alert']]
             + (if one then [] else place[:1])
-            + [['meaning', 'What it means'], ['action', 'What to do']]
+            + [['Value #B', 'Since'], ['which', 'Which']]
+            + (if one then [['meaning', 'What it means']] else [])
+            + [['action', 'What to do first']]
             + (if one then [] else place[1:]),
-            ['Time', 'severity', 'model_name'] + (if one then [column[0] for column in place] else [])
+            ['Time', 'severity', 'sli', 'reason', 'container', 'model_name'] + (if one then [column[0] for column in place] else [])
           ),
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
-          g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 80, 'custom.align': 'left' }),
-          g.named('Alert', { links: [common.toRunbook], 'custom.width': 240 }),
-          g.named('Latency', { 'custom.width': 70 }),
-          g.named('Reason', { 'custom.width': 120 }),
-          g.named('Container', { 'custom.width': 120 }),
+          g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 72, 'custom.align': 'left' }),
+          g.named('Alert', { links: [common.toRunbook], 'custom.width': 200 }),
+          g.named('Which', { 'custom.width': 140 }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
-          g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': if one then 340 else 260 } + wrapped),
-          g.named('What to do', { mappings: common.ofAlerts('action') } + wrapped),
+          g.named('What to do first', { mappings: common.ofAlerts('action') } + wrapped),
         ] + (
-          if one then [] else [
+          if one then [g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': 320 } + wrapped)] else [
             g.named('Service', { links: [common.toService], 'custom.width': 140 }),
             g.named('Namespace', { 'custom.width': 100 }),
             g.named('Cluster', { 'custom.width': 80 }),

@@ -16,7 +16,7 @@ function(config, common)
       [
         'Status',
         'status',
-        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 128 },
+        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 },
         {},
         service,  // a service that cannot be read has no model
       ],
@@ -25,16 +25,10 @@ function(config, common)
       [
         'Speed-up',
         'speedup',
-        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
+        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 80 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
       ],
-      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
-      [
-        'Basis',
-        'break_even_measured',
-        narrow({ mappings: g.mappings({ '1': ['measured', null], '0': ['assumed', null] }), 'custom.width': 80 }),
-      ],
-      ['Length', 'acceptance_length', narrow({ decimals: 2, 'custom.width': 62 })],
+      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 90 })],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 90 })],
       ['TPOT', 'latency_mean', narrow(), tpot],
       [
         'Of base',
@@ -42,7 +36,6 @@ function(config, common)
         narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.policy.latency.slower_ratio, 'red']])),
         tpot,
       ],
-      ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
       ['Running', 'requests_running', narrow({ decimals: 0 })],
       ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
       ['Age', 'data_age', narrow({ 'custom.width': 80 } + colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
@@ -51,9 +44,9 @@ function(config, common)
     ),
     {
       title: 'Services',
-      about: 'What hurts comes first: services with critical alerts, then those with warnings, then by status. The name links '
-             + 'to the dashboard of the service. Speed-up: measured. Basis: of break-even. TPOT: mean time per output token, and '
-             + 'its ratio to the baseline. P99: of the same latency. Age: age of the data.',
+      about: 'What hurts comes first: services with a critical alert, then those with a warning, and among these the worst '
+             + 'status: no metrics, broken, harmful, not paying off, slower. The name links to the dashboard of the service. '
+             + 'Speed-up: measured. TPOT: mean time per output token, and its ratio to the baseline. Age: age of the data.',
       no_data: nothing.exporter,
       w: 24,
       h: 12,
@@ -76,24 +69,16 @@ function(config, common)
       g.row('Services', [services], open=true),
       g.row('What is missing', [
         common.servicesTable(query, [
-          ['Requests in ' + common.long, 'without_baseline', { unit: 'none', decimals: 0 }],
+          ['Requests without a baseline', 'without_baseline', { unit: 'none', decimals: 0 }],
           ['Hours of history', 'history_hours', { decimals: 0 }],
-        ], {
-          title: 'Services without a baseline',
-          about: 'No alert fires when the latency of these services gets worse.',
-          no_data: 'Every service that drafts has a baseline.',
-          w: 12,
-          h: 8,
-        }, more=[['sli', 'Latency']], rows=level + ['sli']),
-        common.servicesTable(query, [
-          ['Tokens per second', 'speculation_unused', { decimals: 0 }],
+          ['Tokens without speculation', 'speculation_unused', { decimals: 0 }],
           ['Running per engine', 'unused_batch', { decimals: 1 }],
         ], {
-          title: 'Services without speculation',
-          about: 'Speculation gains most on a service that generates many tokens in small batches.',
-          sort: [g.sortBy('Tokens per second', descending=true)],
-          no_data: 'Every service that generates tokens also drafts, or is a live control.',
-          w: 12,
+          title: 'Services without a baseline, and services without speculation',
+          about: 'No alert fires when the latency of a service without a baseline gets worse. Speculation gains most on a service '
+                 + 'that generates many tokens in small batches.',
+          no_data: 'Every service that generates tokens also drafts, or is a live control, and has a baseline.',
+          w: 24,
           h: 8,
         }),
       ]),

@@ -223,9 +223,6 @@
       thresholdsStyle: { mode: 'off' },
     }),
 
-  // Lines over a column of rising numbers.
-  trend(spec):: panel('trend', over(spec), { xField: spec.x, legend: legend, tooltip: tooltip }, lines { showPoints: 'always', pointSize: 8, lineWidth: 2 }),
-
   stateTimeline(spec)::
     panel('state-timeline', spec, {
       alignValue: 'left',

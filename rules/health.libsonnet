@@ -62,11 +62,6 @@ function(config, source, signals, narrow)
       help: 'Log lines read per second.',
       expr: rateOfTarget('log_reader_lines_total'),
     },
-    log_matched_lines_now: {
-      unit: 'suffix:/s',
-      help: 'Log lines per second about speculation or the engine.',
-      expr: rateOfTarget('log_reader_matched_lines_total'),
-    },
     log_errors_now: {
       unit: 'suffix:/s',
       help: 'Per second: lines of interest that could not be parsed; lines that were too long; failures to read the log.',
@@ -91,16 +86,6 @@ function(config, source, signals, narrow)
       unit: 's',
       help: 'Age of the baseline files.',
       expr: 'time() - ' + aggregate('min', source.family('baseline_recorded_timestamp_seconds')),
-    },
-    baseline_sources: {
-      unit: 'short',
-      help: 'Services by the source of their latency baseline: a live control, a file, their own history.',
-      expr: 'count by (sli, baseline_source) (%s)' % signals.latency_baseline.record,
-    },
-    log_errors_all_now: {
-      unit: 'suffix:/s',
-      help: 'Log reader errors of all kinds per second.',
-      expr: std.join('\n+ ', [promql.group(health.log_errors_now.by[kind]) for kind in std.objectFields(health.log_errors_now.by)]),
     },
     up_share: {
       unit: 'percentunit',

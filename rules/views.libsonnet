@@ -31,13 +31,13 @@ function(config, source, signals, narrow)
 
   local count(matchers) = aggregate('count', firing(matchers), service);
 
+  local alert_labels = ['severity', 'alertname', 'sli', 'reason', 'container'] + level;
   // Alerts, each by its highest severity. `of`: the series of a severity.
   local foremost(operator, factors, of) =
-    local alert = ['alertname', 'sli', 'reason', 'container'] + level;
-    local by(severity, without='') = factors[severity] + aggregate(operator, of(severity) + without, ['severity'] + alert);
+    local by(severity, without='') = factors[severity] + aggregate(operator, of(severity) + without, alert_labels);
     std.join('\nor\n', [
       by('critical'),
-      by('warning', ' unless on (%s) ' % promql.list(alert) + firing(['severity="critical"'])),
+      by('warning', ' unless on (%s) ' % promql.list(alert_labels[1:]) + firing(['severity="critical"'])),
       by('info'),
     ]);
 
@@ -52,6 +52,12 @@ function(config, source, signals, narrow)
     is(-1, aggregate('max', signals.replica_up.record, service)),
   ], service);
   local not_drafting = is(7, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0');
+  // Verdicts that rest on acceptance and a guess of what drafts cost, plus 10.
+  local guessed(verdicts) = '10 + ((%s) unless %s %s)' % [
+    std.join(' or ', ['%s == %d' % [signals.verdict.record, signals.verdict.values[verdict]] for verdict in verdicts]),
+    on,
+    signals.speedup.record,
+  ];
   local no_verdict = [
     is(0, signals.sample.record),
     // V0 engines without a log have no counts of drafts.
@@ -73,53 +79,20 @@ function(config, source, signals, narrow)
   };
   local by_load = promql.list(level + ['concurrency']);
 
-  // The curve never rises, so its first k positions are its k highest.
-  local acceptedWith(k) = |||
-    sum by (%(labels)s) (topk by (%(labels)s) (%(k)s, %(curve)s))
-    and %(on)s %(curve)s{position="%(last)d"}
-  ||| % { labels: promql.list(level), k: k, last: k - 1, curve: signals.position_acceptance.record, on: on };
-
-  // A vector by k, from an expression for each k.
-  local byK(of) = std.join('\nor\n', [
-    promql.withLabel(of(k), 'k', std.toString(k))
-    for k in std.range(1, 8)
-  ]);
-  // The drafts of a request's first decoding step have no sample.
-  local drafts_per_step = 'clamp_max(%s, 1)' % ratio(signals.drafts.record, source.steps('increase', long));
-  local cost_per_step = '%(drafts)s * %(on)s %(cost)s' % {
-    drafts: drafts_per_step,
-    on: on,
-    cost: source.measured('avg', 'draft_cost_ratio'),
-  };
-  // Tokens per step, by k.
-  local tokens_with = '(1 + %(accepted)s * %(on)s group_left () %(drafts)s)' % {
-    accepted: promql.group(byK(acceptedWith)),
-    on: on,
-    drafts: drafts_per_step,
-  };
-
   local views = {
     // --- Verdict -----------------------------------------------------------------------------------------------------
     status: {
       unit: 'short',
       help: 'The verdict over %s: 0 idle, 1 healthy, 2 watch, 3 not paying off, 4 harmful, 5 broken, 6 slower than before. '
             % promql.duration(long)
-            + '9 no metrics (SpecDecodeTargetDown fires), -1 no verdict.',
-      expr: statusBy(),
+            + '9 no metrics (SpecDecodeTargetDown fires), -1 no verdict, 11 acceptance is good and whether it pays is not measured.',
+      expr: statusBy([guessed(['healthy'])]),
     },
     state: {
       unit: 'short',
-      help: views.status.help + ' And why: 7 not drafting, 0 too few drafts, -2 speculation off.',
-      expr: statusBy([not_drafting], no_verdict),
-    },
-    advice: {
-      unit: 'short',
-      help: 'The status, plus 10 where nothing measured stands behind it: it follows from acceptance and a guess of what drafts '
-            + 'cost.',
-      local guessed = '(%(verdict)s == %(healthy)d or %(verdict)s == %(harmful)d or %(verdict)s == %(broken)d)' % signals.verdict.values {
-        verdict: signals.verdict.record,
-      },
-      expr: statusBy([not_drafting, '10 + (' + guessed + ' unless ' + on + ' ' + signals.speedup.record + ')'], no_verdict),
+      help: views.status.help + ' 14 and 15: 4 and 5 by acceptance alone, without a measured speed-up. And why there is no '
+            + 'verdict: 7 not drafting, 0 too few drafts, -2 speculation off.',
+      expr: statusBy([not_drafting, guessed(['healthy', 'harmful', 'broken'])], no_verdict),
     },
     alerts: {
       unit: 'short',
@@ -129,9 +102,11 @@ function(config, source, signals, narrow)
     alerts_foremost: {
       unit: 'short',
       help: 'Alerts of this pack that fire, each by its highest severity: 3 critical (wakes somebody), 2 warning (a task), '
-            + '1 info (explains).',
+            + '1 info (explains). Critical ones about a service that is down, or that drafts harm, are 4 and come first.',
       local factors = { critical: '3 * ', warning: '2 * ', info: '' },
-      expr: foremost('max', factors, function(severity) firing(['severity="%s"' % severity])),
+      local worst = firing(['severity="critical"', 'alertname=~"SpecDecode(TargetDown|ManyServices|EngineStalled|Harmful)"']),
+      expr: '4 * ' + aggregate('max', worst, alert_labels) + '\nor\n'
+            + foremost('max', factors, function(severity) firing(['severity="%s"' % severity])),
     },
     alerts_since: {
       unit: 'dateTimeFromNow',
@@ -172,16 +147,6 @@ function(config, source, signals, narrow)
       },
       by: { 'at least': told('low', '>', '0.5'), 'at most': told('high', '<', '2') },
     },
-    draft_cost: {
-      unit: 'percentunit',
-      help: 'Cost of one more draft token, in steps without a draft: measured at the load that the service has, and the guess '
-            + 'of the policy. It is the acceptance rate that breaks even.',
-      label: 'basis',
-      by: {
-        measured: source.measured('avg', 'draft_cost_ratio'),
-        assumed: aggregate('min', source.family('draft_cost_ratio', ['basis="assumed"'])),
-      },
-    },
     break_even_acceptance: {
       unit: 'percentunit',
       help: signals.acceptance_min.help,
@@ -193,15 +158,6 @@ function(config, source, signals, narrow)
       help: signals.acceptance_length_min.help,
       label: 'basis',
       by: byBasis(signals.acceptance_length_min.expr, source.measured('min', 'break_even_acceptance_length')),
-    },
-    break_even_measured: {
-      unit: 'short',
-      help: 'Whether break-even is measured (1) or assumed (0).',
-      expr: promql.firstOf(
-        (if with_exporter then ['0 * %s + 1' % signals.break_even.expr] else [])
-        + ['0 * ' + signals.acceptance_min.record],
-        level
-      ),
     },
     concurrency: {
       unit: 'short',
@@ -225,21 +181,6 @@ function(config, source, signals, narrow)
       by: {
         here: '%(all)s\nand on (%(labels)s)\n%(here)s' % { all: promql.group(all), labels: by_load, here: here },
         elsewhere: '%(all)s\nunless on (%(labels)s)\n%(here)s' % { all: promql.group(all), labels: by_load, here: here },
-      },
-    },
-    step_time_by_load: {
-      unit: 's',
-      help: 'Mean time of a request-step by concurrency, with speculation, and without it at like load.',
-      label: 'speculation',
-      by: {
-        with: ofLoad('%(seconds)s\n/ (%(steps)s > 0)' % { seconds: source.byLoad('step_seconds'), steps: source.byLoad('steps') }),
-        // Only a part of a load may have a like load in the baseline: its tokens are in proportion to its step time.
-        without: ofLoad('%(plain)s / (%(tokens)s > 0)\n* %(seconds)s / (%(compared)s > 0)' % {
-          plain: source.byLoad('plain_seconds'),
-          tokens: source.byLoad('tokens'),
-          seconds: source.byLoad('step_seconds'),
-          compared: source.byLoad('compared_seconds'),
-        }),
       },
     },
 
@@ -286,40 +227,6 @@ function(config, source, signals, narrow)
         last: promql.duration(config.history_interval_seconds),
       },
     },
-    length_with: {
-      unit: 'short',
-      help: 'Mean acceptance length with only the first k positions of the measured curve: 1 + sum of their rates.',
-      expr: '1 + ' + promql.group(byK(acceptedWith)),
-    },
-    // The cost is measured at the k that runs. How much of it is per draft and how much per draft token is not known, so the
-    // speed-up with another k lies between two limits.
-    speedup_at_least: {
-      unit: 'suffix:x',
-      help: 'Expected speed-up with k draft tokens if a draft costs the same with any k: by the measured curve and the measured '
-            + 'cost. Absent while the cost is not measured.',
-      expr: '%(tokens)s\n/ %(on)s group_left ()\n(1 + %(cost)s * %(on)s %(length)s)' % {
-        tokens: tokens_with,
-        on: on,
-        cost: cost_per_step,
-        length: promql.group(signals.draft_length.expr),
-      },
-    },
-    speedup_at_most: {
-      unit: 'suffix:x',
-      help: 'The same if the cost grows in proportion to k.',
-      expr: '%(tokens)s\n/ on (%(labels)s)\n(1 + %(cost)s)' % {
-        tokens: tokens_with,
-        labels: promql.list(level + ['k']),
-        cost: promql.group(byK(function(k) '%(k)d * %(cost)s' % { k: k, cost: cost_per_step })),
-      },
-    },
-    draft_fullness: {
-      unit: 'percentunit',
-      help: 'Mean draft length / k. Below %g %%, drafts are short: the end of the curve reads too low, so it cannot tell '
-            % (100 * (1 - policy.short_draft_tolerance))
-            + 'whether another k is better.',
-      expr: ratio(signals.draft_length.expr, signals.positions.expr),
-    },
 
     // --- Latency -----------------------------------------------------------------------------------------------------
     mean_error: {
@@ -337,35 +244,11 @@ function(config, source, signals, narrow)
       help: 'Mean latency by replica.',
       by_sli: { [sli]: source.replicaMean(sli, long) for sli in std.objectFields(config.slis) },
     },
-    replica_speedup: {
-      unit: 'suffix:x',
-      help: 'Measured speed-up by replica: by its exporter at like load, otherwise time per output token at baseline / of the '
-            + 'replica.',
-      // An exporter measures all engines of its predictor together.
-      local replica = [label for label in config.replica_labels if label != 'engine'],
-      local by_exporter = source.measured('avg', 'speedup_ratio', extra=replica),
-      // The speed-up of the service is the same baseline / the mean of the service.
-      local by_mean = '(%(speedup)s{speedup_source!="like_load", sli="tpot"} * %(on)s %(mean)s)\n/ %(on)s group_right ()\n%(replica)s' % {
-        speedup: signals.speedup.record,
-        on: on,
-        mean: recorded(signals.latency_mean, 'tpot'),
-        replica: promql.group(source.replicaMean('tpot', long, replica)),
-      },
-      expr: promql.firstOf((if with_exporter then [by_exporter] else []) + [by_mean], level + replica),
-    },
     answer_length: {
       unit: 'short',
       help: 'Mean length of an answer in tokens: generated tokens / finished requests. Longer answers take longer end to end.',
       expr: ratio(source.counter('increase', 'generation_tokens', long), source.histogram('increase', 'e2e', 'count', long))
             + '\nunless ' + on + '\n' + source.v0,
-    },
-    latency_spread: {
-      unit: 'short',
-      help: 'Spread: P99 / P50. It grows when a few requests become slow and the typical request does not.',
-      by_sli: {
-        [sli]: ratio('max without (quantile) (%s)' % signals.latency_quantile.by_sli[sli][number(0.99)], 'max without (quantile) (%s)' % signals.latency_quantile.by_sli[sli][number(0.5)])
-        for sli in std.objectFields(config.slis)
-      },
     },
     slow_requests: {
       unit: 'percentunit',
@@ -451,13 +334,14 @@ function(config, source, signals, narrow)
     },
     urgency: {
       unit: 'short',
-      help: 'What hurts: 100 for each critical alert, 10 for each warning (90 at most), and the status; slower than before counts '
-            + 'as 2.5, between watch and not paying off.',
+      help: 'What hurts: 100 with a critical alert, otherwise 10 with a warning, and the status; slower than before counts as 2.5, '
+            + 'between watch and not paying off.',
       local slower = signals.verdict.record + ' == ' + signals.verdict.values.slower,
       local part(name, expression) = promql.withLabel(expression, 'part', name),
+      local critical = count(['severity="critical"']),
       expr: aggregate('sum', std.join('\nor\n', [
-        part('critical', '100 * ' + count(['severity="critical"'])),
-        part('warning', '10 * clamp_max(%s, 9)' % count(['severity="warning"'])),
+        part('critical', '100 * clamp_max(%s, 1)' % critical),
+        part('warning', '10 * clamp_max(%s unless %s, 1)' % [count(['severity="warning"']), critical]),
         part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)])), service)),
       ]), service),
     },

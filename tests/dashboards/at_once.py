@@ -1,13 +1,12 @@
-"""Panels whose x is no time: bars and curves."""
+"""Panels whose x is no time: bars."""
 
 from __future__ import annotations
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from dashboards.fields import shown
 from dashboards.frames import Field
-from dashboards.page import AXIS_PIXELS, INK, LINE_PIXELS, SIZE, Entry, Page, Shown, dashes, thresholds, value_axis
+from dashboards.page import AXIS_PIXELS, INK, LINE_PIXELS, SIZE, Entry, Page, Shown, thresholds, value_axis
 
 
 def barchart(page: Page, what: Shown) -> None:
@@ -31,18 +30,6 @@ def barchart(page: Page, what: Shown) -> None:
     names = [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in labels.values]
     axes.set_xticks(range(len(names)), names)
     axes.margins(y=0.15)
-    value_axis(axes, entries[0].config)
-    thresholds(axes, what)
-
-
-def trend(page: Page, what: Shown) -> None:
-    """Lines over a column of rising numbers."""
-    x, entries, axes = _over(page, what)
-    for entry in entries:
-        points = entry.points(x)
-        at, values = [at for at, _ in points], [value for _, value in points]
-        axes.plot(at, values, color=entry.color, marker="o", ms=4.5, lw=1.6, ls=dashes(entry.config))
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     value_axis(axes, entries[0].config)
     thresholds(axes, what)
 

@@ -38,7 +38,7 @@ MACROS = {
 LEVEL = ("cluster", "namespace", "inference_service")
 # Grafana's names of the units that the dashboards use; a misspelt one shows as text behind every number.
 UNITS = {"percentunit", "s", "short", "none", "reqps", "bytes", "dateTimeFromNow", "dateTimeAsIso", "string"}
-VISUAL = {"stat", "timeseries", "table", "barchart", "heatmap", "state-timeline", "trend"}
+VISUAL = {"stat", "timeseries", "table", "barchart", "heatmap", "state-timeline"}
 
 
 def queries(dashboard: Dashboard) -> Iterator[tuple[str, Json]]:

@@ -19,7 +19,7 @@ from fieldtools import ROOT
 RENDERED = ROOT / "dashboards" / "rendered"
 DATASOURCE_INTERVAL_SECONDS = 15.0  # of the data source's settings, when nobody changed them
 COLUMNS = 24
-SCREEN_PIXELS = 1704  # the panels of a window of 1920
+SCREEN_PIXELS = 1368  # the panels of a window of 1400
 ALL = "$__all"
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 # Grafana's steps between samples: 10 ms to a day, as people count time.

@@ -36,6 +36,7 @@ LABEL = (
 )
 MARGIN, GAP = 16, 8
 WIDTH = SCREEN_PIXELS + 2 * MARGIN
+HEIGHT = 900  # at most: what one screen shows without scrolling
 UNIT_PIXELS = 38  # of the grid's height
 HEAD_PIXELS = 84
 BODY_LESS_PIXELS = (18, 42)  # a panel's body is so much narrower and lower than the panel
@@ -44,14 +45,15 @@ DRAW: Mapping[str, Callable[[Page, Shown], None]] = {
     "barchart": at_once.barchart,
     "heatmap": over_time.heatmap,
     "state-timeline": over_time.state_timeline,
-    "trend": at_once.trend,
 }
 
 
-def picture(view: View) -> bytes:
-    """What somebody sees who unfolded all rows, as PNG."""
-    placed = [(each, _place(each["gridPos"])) for each in view.dashboard.unfolded]
-    bodies = [place for each, place in placed if each["type"] != "row"]
+def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool = False) -> bytes:
+    """What somebody sees who opens the dashboard in a window of so many pixels, as PNG."""
+    placed = [(each, _place(each["gridPos"], width)) for each in view.dashboard.json["panels"]]
+    placed = [(each, place) for each, place in placed if place["y"] < height]
+    shown = {each["id"]: place for each, place in placed if each["type"] != "row"}
+    panels = [(panel, shown[panel.json["id"]]) for panel in view.dashboard.panels if panel.json["id"] in shown]
     since, until = (
         datetime.fromtimestamp(at, UTC).strftime("%H:%M") for at in (view.end - view.range_seconds, view.end)
     )
@@ -60,11 +62,16 @@ def picture(view: View) -> bytes:
         "about": LABEL,
         "chosen": "    ".join(_chosen(view)),
         "range": f"{since} to {until} UTC",
-        "width": WIDTH,
-        "height": max(place["y"] + place["h"] for _, place in placed) + MARGIN,
+        "width": width,
+        "height": min(height, max(place["y"] + place["h"] for _, place in placed) + MARGIN),
+        "dark": dark,
         "now": 1000 * view.end,
-        "rows": [{"title": each["title"], **place} for each, place in placed if each["type"] == "row"],
-        "panels": [_panel(view, panel, place) for panel, place in zip(view.dashboard.panels, bodies, strict=True)],
+        "rows": [
+            {"title": each["title"], "open": not each["collapsed"], **place}
+            for each, place in placed
+            if each["type"] == "row"
+        ],
+        "panels": [_panel(view, panel, place) for panel, place in panels],
         "marks": [{"at": 1000 * at, "color": color} for at, color in _marks(view)],
     }
     with tempfile.TemporaryDirectory(prefix="specdec-picture-") as folder:
@@ -75,8 +82,8 @@ def picture(view: View) -> bytes:
     return packed.getvalue()
 
 
-def _place(grid: Mapping[str, int]) -> dict[str, int]:
-    column = (SCREEN_PIXELS + GAP) / COLUMNS
+def _place(grid: Mapping[str, int], width: int) -> dict[str, int]:
+    column = (width - 2 * MARGIN + GAP) / COLUMNS
     x, right = (MARGIN + round(at * column) for at in (grid["x"], grid["x"] + grid["w"]))
     y = HEAD_PIXELS + grid["y"] * UNIT_PIXELS
     return {"x": x, "y": y, "w": right - x - GAP, "h": grid["h"] * UNIT_PIXELS - GAP}

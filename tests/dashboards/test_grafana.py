@@ -39,7 +39,7 @@ def test_a_variable_becomes(text: str, value: Variable, expected: str) -> None:
     [
         ({"interval": "1m"}, 3, 60, "4m"),  # four scrapes, even where steps are short
         ({}, 1, 15, "1m"),  # without an interval Grafana takes 15 seconds for the time between scrapes
-        ({"interval": "1m"}, 7 * 24, 600, "11m"),  # steps grow with the range
+        ({"interval": "1m"}, 7 * 24, 900, "16m"),  # steps grow with the range
         ({"interval": "1m", "maxDataPoints": 100}, 24, 900, "16m"),
     ],
 )

@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterator
 
 from dashboards.conftest import DASHBOARDS
-from dashboards.grafana import COLUMNS, Dashboard
+from dashboards.boardlint import CHARACTER_PIXELS
+from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Json
 from fieldtools import ROOT
 from unit.test_links import anchors
 
 RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}
 MAX_QUERIES_ON_OPEN = 25
+MAX_PANELS = 45  # of all dashboards
+FIRST_SCREEN_UNITS = 20  # of the grid's height, in a window of 1400 by 900 pixels, under Grafana's own bars
+CELL_PADDING_PIXELS = 16
+ALERTS = "Firing alerts: since when, and what to do first"
 OF_A_ROW = re.compile(r"\$\{__[^}]*\}")
 
 
@@ -50,6 +55,41 @@ def test_a_dashboard_opens_quickly(dashboard: Dashboard) -> None:
     assert folded == sorted(folded), "an open row below a folded one is out of sight"
     assert not folded[0]
     assert dashboard.queries_on_open <= MAX_QUERIES_ON_OPEN
+
+
+def test_nobody_has_to_look_at_more_panels_than_they_can_know() -> None:
+    assert 35 < sum(len(dashboard.panels) for dashboard in DASHBOARDS) <= MAX_PANELS
+
+
+def test_the_first_screen_of_a_service_says_what_is_wrong_since_when_and_what_to_do() -> None:
+    (service,) = [dashboard for dashboard in DASHBOARDS if dashboard.name == "specdec-service"]
+    places = {panel.title: panel.json["gridPos"] for panel in service.panels if panel.row == "Verdict"}
+
+    assert list(places)[:4] == ["Status", "What to do", "Status over time", ALERTS]
+    assert max(place["y"] + place["h"] for place in places.values()) <= FIRST_SCREEN_UNITS
+
+
+def test_what_to_do_first_has_room_in_its_cells() -> None:
+    """Grafana makes no room for texts that a mapping gives: a row has two lines."""
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            overrides = {
+                each["matcher"]["options"]: {one["id"]: one.get("value") for one in each["properties"]}
+                for each in panel.overrides
+            }
+            wide = SCREEN_PIXELS * panel.json["gridPos"]["w"] / COLUMNS
+            given = sum(override.get("custom.width", 0) for override in overrides.values())
+            for column, override in overrides.items():
+                if not override.get("custom.cellOptions", {}).get("wrapText"):
+                    continue
+                line = (override.get("custom.width") or wide - given) - CELL_PADDING_PIXELS
+                for text in mapped(override["mappings"]):
+                    assert len(text) * CHARACTER_PIXELS <= 2 * line, f"{panel}, {column}: {text}"
+
+
+def mapped(mappings: list[Json]) -> Iterator[str]:
+    for each in mappings:
+        yield from (result["text"] for result in each["options"].values())
 
 
 def test_links_lead_to_dashboards_and_variables_that_exist(dashboard: Dashboard) -> None:

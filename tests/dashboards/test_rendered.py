@@ -71,9 +71,8 @@ def test_a_selector_of_the_config_is_in_every_query_of_raw_series() -> None:
 def test_definitions_are_those_of_the_signals() -> None:
     """A word of a definition that is changed in the rules changes on the panel."""
     service = json.loads((DASHBOARDS / "rendered" / "specdec-service.json").read_text(encoding="utf-8"))
-    (panel,) = [
-        panel for panel in service["panels"] if panel["title"] == "Mean acceptance length" and panel["type"] == "stat"
-    ]
+    panels = Dashboard("specdec-service", service).panels
+    (panel,) = [panel.json for panel in panels if panel.title == "Mean acceptance length"]
 
     source = (REPOSITORY / "rules" / "signals" / "acceptance.libsonnet").read_text(encoding="utf-8")
     signals = re.sub(r"'\n +\+ '", "", source)  # a text of several lines

@@ -58,7 +58,8 @@ def test_the_status_of_the_fleet_reads_only_what_is_recorded() -> None:
     read = {name for target in status for name in names(parsed(fleet, target["expr"]))}
 
     assert len(status) == 3  # counted, as a column, and to sort by
-    assert read == {"inference_service:specdec_verdict:enum", "inference_service:specdec_replica:up", "ALERTS"}
+    recorded = {"specdec_verdict:enum", "specdec_replica:up", "specdec_speedup:ratio30m"}
+    assert read == {f"inference_service:{record}" for record in recorded} | {"ALERTS"}
 
 
 def test_everything_used_is_recorded_or_served(dashboard: Dashboard) -> None:

@@ -1,4 +1,4 @@
-// Draws window.picture: { title, about, chosen, range, width, height, now, rows, panels, marks }, places in pixels, times in
+// Draws window.picture: { title, about, chosen, range, width, height, now, rows, panels, marks, dark }, places in pixels, times in
 // milliseconds. A panel has what prepared.js takes, or the address of an image that was drawn elsewhere. Says `drawn` in the
 // console when all is there, and `failed` for each panel that is not.
 import '@fontsource/inter/latin-400.css';
@@ -174,8 +174,8 @@ function Page({ panels }) {
         <div style={{ ...words, right: 16, top: 16, color: theme.colors.text.secondary }}>{picture.about}</div>
         <div style={{ ...words, left: 16, top: 48 }}>{picture.chosen}</div>
         <div style={{ ...words, right: 16, top: 48 }}>{picture.range}</div>
-        {picture.rows.map(({ title, x, y }) => (
-          <div key={title} style={{ ...words, left: x, top: y, fontSize: 16 }}>{`⌄ ${title}`}</div>
+        {picture.rows.map(({ title, open, x, y }) => (
+          <div key={title} style={{ ...words, left: x, top: y, fontSize: 16 }}>{`${open ? '⌄' : '›'} ${title}`}</div>
         ))}
         {panels.map((each) => (
           <Shown key={each.panel.id} title={each.panel.title}>

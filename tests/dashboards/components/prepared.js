@@ -16,7 +16,7 @@ import {
 } from '@grafana/data';
 import { firstValueFrom, map } from 'rxjs';
 
-export const theme = createTheme({ colors: { mode: 'light' } });
+export const theme = createTheme({ colors: { mode: globalThis.picture?.dark ? 'dark' : 'light' } });
 export const replaceVariables = (text) => text; // done before
 
 const OF_NUMBERS = ['min', 'max', 'decimals'];
