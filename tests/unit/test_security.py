@@ -14,7 +14,7 @@ THREATS = ROOT / "docs" / "evidence" / "threats.md"
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "evidence/threats.md", "limits.md", "read-a-log.md"])
+@pytest.mark.parametrize("page", ["evidence/threats.md", "limits.md", "read-a-log.md"])
 def test_limits_are_those_of_the_code(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     found = re.findall(r"([\d,.]+) ?(KiB|MiB|) \(`([A-Z_]+)`\)", text)
