@@ -86,7 +86,7 @@ EXPORTER: Group[ExporterRuntime] = Group(
     (
         gauge(
             "specdec_exporter_build_info",
-            "1, with the releases of the exporter and of its Python as labels, and the commit, if a build has noted it.",
+            "1, with the releases of exporter and Python as labels, and the commit, if a build has noted it.",
             lambda _: {(__version__, revision(), platform.python_version()): 1},
             labels=("version", "revision", "pythonversion"),
         ),
