@@ -150,7 +150,7 @@ def test_responses_without_any_record_say_how_to_get_them(tmp_path: Path) -> Non
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"id": "cmpl-1", "choices": [{"text": "hi"}]}\n')
     result = Result([], [str(plain)])
-    assert result.code == 0
+    assert result.code == 2
     assert "--per-request-spec-decode-metrics" in result.out
 
 

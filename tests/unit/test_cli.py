@@ -89,6 +89,19 @@ def process(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[byte
             child.kill()
 
 
+@contextlib.contextmanager
+def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int]:
+    """The port of a plain HTTP server."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port that is ours, so that nobody listens on it."""
@@ -107,6 +120,8 @@ def test_help_names_every_command_and_cuts_no_sentence(flag: str) -> None:
     listed = run.out.partition("Commands:")[2]
     assert re.findall(r"^  (\w+)  +\w", listed, re.MULTILINE) == COMMANDS
     assert "..." not in listed
+    codes = "Exit codes of all commands: 0 good, 2 there are warnings, 1 failed, 64 bad usage."
+    assert codes in " ".join(run.out.split())
 
 
 @pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
@@ -166,6 +181,9 @@ def test_a_command_imports_only_what_it_needs(arguments: str, spared: str) -> No
         (("--predictor.url=ftp://127.0.0.1",), "expected a URL such as http://127.0.0.1:8080"),
         (("--log.level", "loud"), "'loud' is not one of"),
         (("check",), "URL"),
+        (("completion",), "'{bash|zsh|fish}'. Choose from: bash, zsh, fish"),
+        (("baseline",), "Missing command"),
+        (("doctor", "ftp://h"), "expected a URL such as http://127.0.0.1:8080"),
         (("analyze", "--output", "xml", str(LOG)), "'xml' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -196,6 +214,38 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     with process(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
         assert child.stderr is not None
         assert told.encode() in child.stderr.readline()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("analyze /etc/passwd", 2),
+        ("analyze --responses /etc/passwd", 2),
+        (f"analyze {LOG}", 0),
+        ("analyze /nowhere", 1),
+        ("doctor --args=vllm", 2),
+        ("doctor --manifest=/nowhere", 1),
+        ("baseline show /nowhere", 1),
+        ("baseline check /nowhere", 1),
+        ("compare /nowhere /nowhere", 1),
+    ],
+)
+def test_a_command_ends_with_0_if_all_is_good_2_with_warnings_and_1_if_it_failed(arguments: str, code: int) -> None:
+    assert Run(*arguments.split()).code == code
+
+
+@pytest.mark.parametrize("command", ["check", "baseline record --predictor.url", "baseline record --prometheus"])
+def test_tls_that_is_not_there_is_told_with_the_commands_own_flag(command: str) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        pass
+
+    with serving(Handler) as port:
+        selected = ["--selector={a='b'}"] if command.endswith("prometheus") else []
+        run = Run(*command.split(), f"https://127.0.0.1:{port}", *selected)
+    told = " ".join((run.out + run.err).split())
+    assert (run.code, "_ssl" in told, "[SSL" in told) == (1, False, False)
+    assert "nothing speaks TLS there, or none that fits; the URL of plain HTTP begins with http://" in told
+    assert ("give --config.file: a file with this URL, its ca_file or server_name." in told) == (not selected)
 
 
 # --- completion ---
@@ -286,14 +336,8 @@ def test_a_health_check_follows_the_answer(status: int, code: int) -> None:
         def log_message(self, *_arguments: object) -> None:
             pass
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
-        serving.start()
-        try:
-            run = Run("healthcheck", variables={"SPECDEC_WEB_LISTEN_ADDRESS": f"127.0.0.1:{server.server_port}"})
-        finally:
-            server.shutdown()
-            serving.join()
+    with serving(Handler) as port:
+        run = Run("healthcheck", variables={"SPECDEC_WEB_LISTEN_ADDRESS": f"127.0.0.1:{port}"})
     assert paths == ["/-/healthy"]
     assert (run.code, run.out) == (code, "")
     assert run.err == "" if code == 0 else run.failed("answered 503")

@@ -49,11 +49,13 @@ def test_each_change_is_said_once(story: str, log: list[str]) -> None:
 
 
 def test_every_reason_is_given_somewhere_and_no_other() -> None:
-    calls = [
-        node
-        for path in Path(metrics.__file__).parent.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("FetchError", "ExpositionError")
+    nodes = [
+        node for path in Path(metrics.__file__).parent.glob("*.py") for node in ast.walk(ast.parse(path.read_text()))
     ]
-    given = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
+    errors = [node for node in nodes if isinstance(node, ast.Call)]
+    reasons = [node.args[0] for node in errors if getattr(node.func, "id", "") in ("FetchError", "ExpositionError")]
+    (no_connection,) = (node for node in nodes if getattr(node, "name", "") == "no_connection")
+    returned = [node.value for node in ast.walk(no_connection) if isinstance(node, ast.Return)]
+    reasons += [answer.elts[0] for answer in returned if isinstance(answer, ast.Tuple)]
+    given = {reason.value for reason in reasons if isinstance(reason, ast.Constant)}
     assert given == set(get_args(FetchReason)) == REASONS.keys()

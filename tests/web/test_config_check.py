@@ -25,13 +25,13 @@ GOOD = {
 BAD = {
     "--config.file=gone.yml": "gone.yml: cannot be read",
     "--config.file=bomb.yml": "bomb.yml, line 1: expected no anchors and aliases",
-    "--config.file=token.yml": "token-file or a user in the URL",
+    "--config.file=token.yml": "bearer_token_file or a user in the URL",
     "--baseline.file=web.yml": "web.yml",
     "--web.config.file=pair.yml": "does not belong",
     "--web.config.file=users.yml": "not a bcrypt hash",
     "--predictor.log-path=- --predictor.log-path=a.log": "stdin ('-') cannot be read together with files",
-    "--predictor.cert-file=a.crt": "--predictor.cert-file needs --predictor.key-file",
-    "--predictor.insecure-skip-verify --predictor.ca-file=ca.crt": "excludes --predictor.ca-file",
+    "--predictor.cert-file=a.crt": "cert_file needs key_file",
+    "--predictor.insecure-skip-verify --predictor.ca-file=ca.crt": "insecure_skip_verify excludes ca_file",
     "--web.listen-address=:9 --web.listen-address=127.0.0.1:9": "two of them have port 9",
     "--web.listen-address=[::1]:9 --web.listen-address=[::]:9": "two of them have port 9",
 }

@@ -13,6 +13,7 @@ from yarl import URL
 
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.metrics.fetch import no_connection
 
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -90,7 +91,7 @@ class Prometheus:
                 f"{self._shown} did not answer {expression} within {self._timeout.total:g} s"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise BaselineError(f"{self._shown} cannot be queried: {error}") from error
+            raise BaselineError(f"{self._shown} cannot be queried: {no_connection(error)[1]}") from error
         if len(body) > _MAX_ANSWER_BYTES:
             raise BaselineError(f"{self._shown} answered {expression} with more than {_MAX_ANSWER_BYTES} bytes")
         try:

@@ -26,7 +26,7 @@ _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
 
 
-@click.group("baseline")
+@click.group("baseline", no_args_is_help=False)
 def command() -> None:
     """Record, show and check baselines. A baseline says what a predictor did over a span of time."""
 

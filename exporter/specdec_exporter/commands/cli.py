@@ -63,7 +63,8 @@ def main() -> None:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else PROG
-        code = _complain(f"{error.format_message()} (see {command} --help)", BAD_USAGE)
+        message = " ".join(error.format_message().split())
+        code = _complain(f"{message} (see {command} --help)", BAD_USAGE)
     except (KeyboardInterrupt, click.Abort):
         code = _INTERRUPTED
     except (SpecdecError, click.ClickException) as error:

@@ -56,7 +56,8 @@ def command(web_listen_address: tuple[tuple[str, int], ...], web_config_file: st
     except (OSError, http.client.HTTPException) as error:
         if secret and isinstance(error, ssl.SSLError | ConnectionError):
             return 0  # it demands a certificate; neither TLS 1.2 nor 1.3 says so reliably
-        raise SpecdecError(f"http://{host}:{port}/-/healthy: {error or type(error).__name__}") from error
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
+        raise SpecdecError(f"http://{host}:{port}/-/healthy: {reason}") from error
     if status >= 500:
         raise SpecdecError(f"http://{host}:{port}/-/healthy: answered {status}")
     return 0

@@ -12,6 +12,7 @@ import click
 
 from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.config import Access
+from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.formatting import plain
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -44,22 +45,27 @@ async def record_beside(
 ) -> Baseline:
     """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
     from specdec_exporter.baseline.live import record
+    from specdec_exporter.inspection.examination import no_metrics
     from specdec_exporter.predictor.metrics.fetch import without_credentials
     from specdec_exporter.terminal.baseline import time_progress
 
     stop = stop_at_signals()
     text = f"Recording {plain(without_credentials(url))} for {seconds:g} s; Ctrl-C ends it early and keeps the data"
-    async with time_progress(sys.stderr, text, seconds):
-        return await record(
-            url,
-            access=access,
-            duration_seconds=seconds,
-            name=name,
-            context=context,
-            log_paths=log_paths,
-            timeout_seconds=timeout_seconds,
-            stop=stop,
-        )
+    try:
+        async with time_progress(sys.stderr, text, seconds):
+            return await record(
+                url,
+                access=access,
+                duration_seconds=seconds,
+                name=name,
+                context=context,
+                log_paths=log_paths,
+                timeout_seconds=timeout_seconds,
+                stop=stop,
+            )
+    except FetchError as error:
+        finding = no_metrics(error, None)
+        raise SpecdecError(f"{finding.found}. {finding.action}") from error
 
 
 def stop_at_signals() -> asyncio.Event:

@@ -35,7 +35,7 @@ def analyze_responses(
     ``text`` is a report of the log and a report of the requests. ``jsonl`` is the log's recognised lines, one object
     for each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). Responses
     and requests in the log are joined by their ids. ``header`` names a request header to group by. Returns the exit
-    code: 0, or 1 if an input could not be read. Such an input is named on ``stderr``.
+    code: 0; 2 if no response has a record; 1 if an input could not be read. Such an input is named on ``stderr``.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     responses = _Responses(response_paths, header)
@@ -51,7 +51,9 @@ def analyze_responses(
         discard(stdout)
     failed = [*(inputs.failed.values() if inputs else ()), *responses.inputs.failed.values()]
     complain(failed, stderr)
-    return 1 if failed else 0
+    if failed:
+        return 1
+    return 0 if responses.analysis().all.requests else 2
 
 
 class _Responses:

@@ -274,7 +274,7 @@ def _agreement(log: Analysis, look: Look) -> list[Finding]:
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
 _HINTS = {
     "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
-    "tls": "For a certificate of your own, give a file with this URL and its ca_file as --config.file.",
+    "tls": "For a private CA or another name, give --config.file: a file with this URL, its ca_file or server_name.",
     "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --predictor.timeout.",
     "too_large": "One predictor's metrics are far smaller. Check the URL.",
     "truncated": "The connection broke during the answer; try again.",

@@ -27,11 +27,11 @@ class Credentials:
     def __init__(self, access: Access, *, has_password: bool) -> None:
         if (access.cert_file is None) != (access.key_file is None):
             given, missing = ("key", "cert") if access.cert_file is None else ("cert", "key")
-            raise ConfigError(f"--predictor.{given}-file needs --predictor.{missing}-file")
+            raise ConfigError(f"{given}_file needs {missing}_file")
         if access.insecure_skip_verify and access.ca_file is not None:
-            raise ConfigError("--predictor.insecure-skip-verify excludes --predictor.ca-file")
+            raise ConfigError("insecure_skip_verify excludes ca_file")
         if access.bearer_token_file is not None and has_password:
-            raise ConfigError("expected --predictor.bearer-token-file or a user in the URL, found both")
+            raise ConfigError("expected bearer_token_file or a user in the URL, found both")
         self._access = access
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None

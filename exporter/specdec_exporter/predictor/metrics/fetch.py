@@ -29,6 +29,7 @@ from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
+_CLOSED: Final = "the connection was closed without an answer"
 _MAX_REDIRECTS: Final = 3
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -233,27 +234,30 @@ class MetricsFetcher:
         raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
 
     def _connect_failure(self, what: str, error: Exception) -> FetchError:
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            cause = error.certificate_error
-            why = getattr(cause, "verify_message", "") or cause
-            return FetchError("tls", f"{what}: its certificate is not trusted: {why}")
-        if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return FetchError(
-                "tls", f"{what}: no TLS is spoken there, or none that fits; plain HTTP begins with http://"
-            )
-        return FetchError("connect", f"{what}: {self._no_connection(error)}")
+        reason, why = no_connection(error)
+        if why == _CLOSED and self._metrics_url.scheme == "http":
+            why += "; if it speaks TLS, its URL begins with https://"
+        elif why == _CLOSED and not self._credentials.shows_certificate:
+            why += "; if it demands a client certificate, give cert_file and key_file"
+        return FetchError(reason, f"{what}: {why}")
 
-    def _no_connection(self, error: Exception) -> str:
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return f"cannot resolve {error.host}"
-        if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
-            return f"cannot connect: {os.strerror(error.errno)}"
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-        if isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError):
-            asks = self._metrics_url.scheme == "https" and not self._credentials.shows_certificate
-            hint = "; if it demands a client certificate, give cert_file and key_file" if asks else ""
-            return f"the connection was closed without an answer{hint}"
-        return f"cannot connect: {cause or type(cause).__name__}"
+
+def no_connection(error: Exception) -> tuple[FetchReason, str]:
+    """Return why there is no connection, in words."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return "tls", f"its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "tls", "nothing speaks TLS there, or none that fits; the URL of plain HTTP begins with http://"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "connect", f"cannot resolve {error.host}"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    reset = getattr(error, "errno", None) == errno.ECONNRESET
+    if reset or isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionResetError):
+        return "connect", _CLOSED
+    if isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+        return "connect", f"cannot connect: {os.strerror(error.errno)}"
+    return "connect", f"cannot connect: {cause or type(cause).__name__}"
 
 
 def _endpoints(text: str) -> tuple[URL, URL]:
