@@ -7,7 +7,7 @@ import socket
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,12 @@ def flush(url: str) -> None:
             pass
 
 
-def ask(url: str, endpoint: str, **parameters: str) -> Any:
+def ask(url: str, endpoint: str, headers: Mapping[str, str] | None = None, **parameters: str) -> Any:
     """The data that either database's API answers with; AssertionError with its words where it complains."""
     body = urllib.parse.urlencode(parameters).encode()
+    request = urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers or {}))
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{endpoint}", body, timeout=QUERY_SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=QUERY_SECONDS) as response:
             answer = json.load(response)
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{parameters}: {error.read().decode()}") from error
@@ -101,9 +102,9 @@ def ask(url: str, endpoint: str, **parameters: str) -> Any:
     return answer["data"]
 
 
-def query(url: str, expression: str, at: float) -> Vector:
+def query(url: str, expression: str, at: float, headers: Mapping[str, str] | None = None) -> Vector:
     """The vector that an expression has at a time (seconds since the epoch)."""
-    data = ask(url, "query", query=expression, time=f"{at:.3f}")
+    data = ask(url, "query", headers, query=expression, time=f"{at:.3f}")
     if data["resultType"] == "scalar":
         return {(): float(data["result"][1])}
     return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}
