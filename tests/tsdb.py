@@ -77,9 +77,14 @@ def victoria_metrics(data: Path) -> Iterator[str]:
 
 def import_samples(url: str, exposition: str) -> None:
     """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
+    import_lines(url, exposition)
+    flush(url)
+
+
+def import_lines(url: str, exposition: str) -> None:
+    """Give samples to a VictoriaMetrics or a vmagent."""
     with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
         assert response.status == 204
-    flush(url)
 
 
 def flush(url: str) -> None:
@@ -92,7 +97,15 @@ def flush(url: str) -> None:
 def ask(url: str, endpoint: str, headers: Mapping[str, str] | None = None, **parameters: str) -> Any:
     """The data that either database's API answers with; AssertionError with its words where it complains."""
     body = urllib.parse.urlencode(parameters).encode()
-    request = urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers or {}))
+    return _answer(urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers or {})), parameters)
+
+
+def rules(url: str, headers: Mapping[str, str] | None = None) -> Any:
+    """The groups of a ruler's rules, each rule with its state."""
+    return _answer(urllib.request.Request(f"{url}/api/v1/rules", headers=dict(headers or {})))["groups"]
+
+
+def _answer(request: urllib.request.Request, parameters: Mapping[str, str] | None = None) -> Any:
     try:
         with urllib.request.urlopen(request, timeout=QUERY_SECONDS) as response:
             answer = json.load(response)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import shutil
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import yaml
 import tsdb
 from demo.processes import Server, free_port, running
 from fieldtools import tool
-from fleet.story import RULES, Past
+from fleet.story import CLUSTER, NAMESPACES, RULES, Past
 
 SCRAPE_SECONDS = 15
 REPLICA = "replica"
@@ -43,24 +44,40 @@ class Engine:
     rules_url: str
     write_url: str
     processes: Sequence[Server]
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tenants: Sequence[str] = ()
 
     async def query(self, expression: str, at: float) -> tsdb.Vector:
-        return await asyncio.to_thread(tsdb.query, self.url, expression, at, self.headers)
+        found = await asyncio.to_thread(tsdb.query, self.url, expression, at, tenant(*self.tenants))
+        return {tuple(pair for pair in labels if pair[0] != "__tenant_id__"): value for labels, value in found.items()}
 
     async def samples(self, selector: str, at: float) -> dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]:
         """Raw samples of a selector with a range, by sorted labels."""
-        data = await asyncio.to_thread(tsdb.ask, self.url, "query", self.headers, query=selector, time=f"{at:.3f}")
+        headers = tenant(*self.tenants)
+        data = await asyncio.to_thread(tsdb.ask, self.url, "query", headers, query=selector, time=f"{at:.3f}")
         return {
             tuple(sorted(each["metric"].items())): [(moment, float(value)) for moment, value in each["values"]]
             for each in data["result"]
         }
 
     async def groups(self) -> list[dict[str, Any]]:
-        """The groups of the rules, with the state of each rule."""
-        data = await asyncio.to_thread(tsdb.ask, self.rules_url, "rules", self.headers)
-        groups: list[dict[str, Any]] = data["groups"]
-        return groups
+        """The groups of the rules, with the state of each rule, tenant by tenant."""
+        headers = [tenant(one) for one in self.tenants or ("",)]
+        answers = [await asyncio.to_thread(tsdb.rules, self.rules_url, each) for each in headers]
+        return [group for answer in answers for group in answer]
+
+    async def push(self, exposition: str) -> str:
+        """Send samples by remote write; what the engine complains of, if it does."""
+        options = [f"--header={name}={value}" for name, value in tenant(*self.tenants[:1]).items()]
+        # Without a label of ours, it adds one that our samples do not have.
+        push = (tool("promtool3"), "push", "metrics", f"--label=cluster={CLUSTER}", *options, self.write_url)
+        process = await asyncio.create_subprocess_exec(*push, stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+        output, _ = await process.communicate(exposition.encode())
+        return output.decode() if process.returncode else ""
+
+
+def tenant(*names: str) -> dict[str, str]:
+    """Mimir's header for requests in the name of one tenant, or of several."""
+    return {"X-Scope-OrgID": "|".join(names)} if any(names) else {}
 
 
 Starter = Callable[[Setting], AbstractAsyncContextManager[Engine]]
@@ -185,10 +202,149 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
             yield Engine(database.url, ruler.url, f"{database.url}/api/v1/write", [database, ruler])
 
 
+@asynccontextmanager
+async def thanos(setting: Setting) -> AsyncIterator[Engine]:
+    """A Prometheus that scrapes, its sidecar, a querier, and a ruler without storage, which writes to the Prometheus."""
+    folder = setting.directory
+    ports = {name: (free_port(), free_port()) for name in ("sidecar", "query", "rule")}
+
+    def command(name: str, *flags: str) -> tuple[str, ...]:
+        http, grpc = ports[name]
+        addresses = (f"--http-address=127.0.0.1:{http}", f"--grpc-address=127.0.0.1:{grpc}")
+        return (tool("thanos"), name, *addresses, *flags)
+
+    async with AsyncExitStack() as stack:
+
+        async def started(name: str, *flags: str) -> Server:
+            where: dict[str, Any] = {"port": ports[name][0], "ready": "/-/ready", "directory": folder}
+            return await stack.enter_async_context(running(name, command(name, *flags), **where))
+
+        configuration = _scraping(setting)
+        configuration["global"] |= {"external_labels": {REPLICA: "a"}}
+        flags = (TAKES_WRITES, "--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
+        database = await stack.enter_async_context(
+            _prometheus("prometheus", folder, configuration, setting.past, *flags)
+        )
+        write_url = f"{database.url}/api/v1/write"
+        sidecar = await started(
+            "sidecar", f"--prometheus.url={database.url}", f"--tsdb.path={folder / 'prometheus-data'}"
+        )
+        querier = await started(
+            "query", f"--endpoint=127.0.0.1:{ports['sidecar'][1]}", f"--query.replica-label={REPLICA}"
+        )
+        ruler = await started(
+            "rule",
+            f"--data-dir={folder / 'rule-data'}",
+            f"--rule-file={RULES}",
+            f"--query={querier.url.removeprefix('http://')}",
+            f"--remote-write.config-file={written(folder / 'write.yml', {'remote_write': [{'url': write_url}]})}",
+            f"--alertmanagers.url=http://{setting.alertmanager}",
+            f'--label={REPLICA}="rule-a"',
+            f"--alert.label-drop={REPLICA}",
+        )
+        yield Engine(querier.url, ruler.url, write_url, [database, sidecar, querier, ruler])
+
+
+FEDERATED = "fleet:specdec_presence:count"
+FEDERATION = "fleet"  # a tenant without samples of its own
+
+
+@asynccontextmanager
+async def mimir(setting: Setting) -> AsyncIterator[Engine]:
+    """One binary for two tenants, each with the rules, and a third whose rules read both; an agent scrapes."""
+    folder = setting.directory
+    port, grpc, gossip = free_port(), free_port(), free_port()
+    tenants = sorted(set(NAMESPACES.values()))
+    rings = ("ingester.ring", "distributor.ring", "ruler.ring", "compactor.ring", "store-gateway.sharding-ring")
+    rings = (*rings, "query-scheduler.ring", "querier.ring", "overrides-exporter.ring")
+    command = (
+        tool("mimir"),
+        "-target=all",
+        "-auth.multitenancy-enabled=true",
+        "-server.http-listen-address=127.0.0.1",
+        f"-server.http-listen-port={port}",
+        "-server.grpc-listen-address=127.0.0.1",
+        f"-server.grpc-listen-port={grpc}",
+        "-memberlist.bind-addr=127.0.0.1",
+        f"-memberlist.bind-port={gossip}",
+        *(f"-{ring}.instance-addr=127.0.0.1" for ring in rings),
+        "-query-frontend.instance-addr=127.0.0.1",
+        "-ingester.ring.replication-factor=1",
+        "-ingester.ring.min-ready-duration=0s",
+        "-store-gateway.sharding-ring.replication-factor=1",
+        "-common.storage.backend=filesystem",
+        f"-common.storage.filesystem.dir={folder / 'objects'}",
+        "-blocks-storage.storage-prefix=blocks",
+        "-ruler-storage.storage-prefix=rules",
+        f"-blocks-storage.tsdb.dir={folder / 'tsdb'}",
+        f"-blocks-storage.bucket-store.sync-dir={folder / 'sync'}",
+        f"-compactor.data-dir={folder / 'compactor'}",
+        f"-ruler.rule-path={folder / 'rules'}",
+        f"-activity-tracker.filepath={folder / 'activity'}",
+        f"-ruler.alertmanager-url=http://{setting.alertmanager}",
+        "-ruler.tenant-federation.enabled=true",
+        "-tenant-federation.enabled=true",
+        "-usage-stats.enabled=false",
+    )
+    async with AsyncExitStack() as stack:
+
+        async def started(name: str, command: Sequence[str], port: int, ready: str) -> Server:
+            return await stack.enter_async_context(running(name, command, port=port, ready=ready, directory=folder))
+
+        server = await started("mimir", command, port, "/ready")
+        write_url = f"{server.url}/api/v1/push"
+        engine = Engine(f"{server.url}/prometheus", f"{server.url}/prometheus", write_url, [server], tenants)
+        for name in tenants:
+            await _give(name, engine, setting)
+        federated = {
+            "name": "federated",
+            "interval": "1m",
+            "source_tenants": tenants,
+            "rules": [{"record": FEDERATED, "expr": "count(inference_service:specdec_presence:enum)"}],
+        }
+        own = written(folder / "federated.yml", {"namespace": "fleet", "groups": [federated]})
+        for name, file in [*((name, RULES) for name in tenants), (FEDERATION, own)]:
+            await _done(tool("mimirtool"), "rules", "load", str(file), f"--address={server.url}", f"--id={name}")
+        remotes = [
+            {
+                "url": write_url,
+                "headers": tenant(name),
+                "write_relabel_configs": [{"source_labels": ["namespace"], "regex": name, "action": "keep"}],
+            }
+            for name in tenants
+        ]
+        configuration = written(folder / "agent.yml", {**_scraping(setting), "remote_write": remotes})
+        port = free_port()
+        command = (
+            tool("prometheus3"),
+            "--agent",
+            f"--config.file={configuration}",
+            f"--storage.agent.path={folder / 'agent-data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        )
+        await started("agent", command, port, "/-/ready")
+        yield engine
+
+
+async def _give(name: str, engine: Engine, setting: Setting) -> None:
+    """Write the past of a tenant: an agent sends nothing that is older than its own start."""
+    own = dataclasses.replace(engine, tenants=[name])
+    lines = list(setting.past.lines(name, milliseconds=True))
+    assert not (complaint := await own.push("".join(lines))), complaint
+
+
+async def _done(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
 ENGINES: Mapping[str, Starter] = {
     "prometheus-2.42": prometheus("prometheus"),
     "prometheus-3": prometheus("prometheus3"),
     "prometheus-pair": pair,
     "prometheus-agent": agent,
     "victoria-metrics": victoria_metrics,
+    "thanos": thanos,
+    "mimir": mimir,
 }

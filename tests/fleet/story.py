@@ -17,10 +17,11 @@ from typing import Any
 from backfill import record, recording_layers
 from fieldtools import ROOT
 from promtool import promtool
-from rules.scenario import STEADY, Phase, Series, pinned, service, with_tail
+from rules.scenario import STEADY, Phase, Series, pinned, service, slower, with_tail
 from tsdb import ask, prometheus
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
+CLUSTER = "eu-1"
 PAST_MINUTES = 120
 RECORDED_MINUTES = 50  # more than any alert of the story looks back
 TROUBLE_MINUTES = 45  # what collapses and regresses did so before engines begin: pages wait for full windows
@@ -58,7 +59,7 @@ def place(name: str) -> dict[str, str]:
     """Labels of a service's target."""
     number = list(PHASES).index(name)
     return {
-        "cluster": "eu-1",
+        "cluster": CLUSTER,
         "namespace": NAMESPACES[name],
         "inference_service": name,
         "pod": f"{name}-0",
@@ -74,10 +75,10 @@ class Past:
     series: Mapping[str, Sequence[Sample]]
     blocks: Path  # the same, as Prometheus keeps it
 
-    def lines(self, service: str = "", *, milliseconds: bool = False) -> Iterator[str]:
-        """Text exposition with times, of one service or of all."""
+    def lines(self, namespace: str = "", *, milliseconds: bool = False) -> Iterator[str]:
+        """Text exposition with times, of one namespace or of all."""
         for series, samples in self.series.items():
-            if f'inference_service="{service}' in series or not service:
+            if not namespace or f'namespace="{namespace}"' in series:
                 for at, value in samples:
                     yield f"{series} {value!r} {round(at * 1000) if milliseconds else at}\n"
 
@@ -135,8 +136,10 @@ class Story:
         return made
 
     def _raw(self) -> Iterator[str]:
-        probe = [(PROBE, {}, [0.0] * (PAST_MINUTES - 3) + [PROBE_STEP] * 3)]
-        pages = [(one.name, one.labels, one.values) for name in self._series if name != NEW for one in self._series[name]]
+        probe = [(PROBE, {"cluster": CLUSTER, "namespace": "dev"}, [1000.0] * (PAST_MINUTES - 3) + [1000.0 + PROBE_STEP] * 3)]
+        pages = [
+            (one.name, one.labels, one.values) for name in self._series if name != NEW for one in self._series[name]
+        ]
         ups = [("up", place(name), [1.0] * PAST_MINUTES) for name in self._series if name != NEW]
         for name, labels, values in itertools.chain(probe, pages, ups):
             for minute, value in enumerate(values[:PAST_MINUTES]):
@@ -147,7 +150,7 @@ class Story:
 def _series(name: str, phases: Sequence[Phase]) -> Iterator[Series]:
     labels = place(name)
     yield from service(*phases, families=SLIS, labels=labels)
-    baselines = {sli: STEADY[sli] for sli in SLIS}
+    baselines = {sli: slower(STEADY[sli], 1.3) for sli in SLIS}  # speculation pays
     yield from pinned(PAST_MINUTES + LIVE_MINUTES, baselines, requests_per_minute=60.0, labels=labels)
 
 

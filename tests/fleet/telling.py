@@ -41,7 +41,9 @@ class Seen:
     down_at: float = 0.0
     vanished: bool = False  # a page's series, one scrape after they are no longer in it
     kept: bool | None = None  # an alert fires although its cause is over
-    increase: dict[int, float] = dataclasses.field(default_factory=dict)  # of the probe, by seconds after the story's begin
+    increase: dict[int, float] = dataclasses.field(
+        default_factory=dict
+    )  # of the probe, by seconds after the story's begin
     unmarked: dict[int, bool] = dataclasses.field(default_factory=dict)  # whether a series that just ends is there
     first: dict[str, float] = dataclasses.field(default_factory=dict)  # time of a new service's first record, by name
     slow_phases: set[float] = dataclasses.field(default_factory=set)  # of the times of a slow group's records
@@ -86,7 +88,9 @@ class Witness:
 
     async def disappearance(self) -> None:
         """Two scrapes after the predictor is gone; the look-back for unmarked series is longer."""
-        self.seen.vanished = not await self.engine.query(f'specdec_drafts_total{{inference_service="{DOWN}"}}', time.time())
+        self.seen.vanished = not await self.engine.query(
+            f'specdec_drafts_total{{inference_service="{DOWN}"}}', time.time()
+        )
 
     async def recovery(self) -> None:
         presence = f'inference_service:specdec_presence:enum{{inference_service="{DOWN}"}}'
