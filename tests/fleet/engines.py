@@ -69,7 +69,9 @@ class Engine:
         """Send samples by remote write; what the engine complains of, if it does."""
         options = [f"--header={name}={value}" for name, value in tenant(*self.tenants[:1]).items()]
         # Without a label of ours, it adds one that our samples do not have.
-        push = (tool("promtool3"), "push", "metrics", f"--label=cluster={CLUSTER}", *options, self.write_url)
+        base, slash, path = self.write_url.partition("/api/")
+        where = (f"--remote-write.path={slash}{path}", base)
+        push = (tool("promtool3"), "push", "metrics", f"--label=cluster={CLUSTER}", *options, *where)
         process = await asyncio.create_subprocess_exec(*push, stdin=PIPE, stdout=PIPE, stderr=STDOUT)
         output, _ = await process.communicate(exposition.encode())
         return output.decode() if process.returncode else ""
@@ -204,7 +206,7 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def thanos(setting: Setting) -> AsyncIterator[Engine]:
-    """A Prometheus that scrapes, its sidecar, a querier, and a ruler without storage, which writes to the Prometheus."""
+    """A Prometheus that scrapes, its sidecar, a querier, and a ruler without storage: it writes to the Prometheus."""
     folder = setting.directory
     ports = {name: (free_port(), free_port()) for name in ("sidecar", "query", "rule")}
 

@@ -136,7 +136,9 @@ class Story:
         return made
 
     def _raw(self) -> Iterator[str]:
-        probe = [(PROBE, {"cluster": CLUSTER, "namespace": "dev"}, [1000.0] * (PAST_MINUTES - 3) + [1000.0 + PROBE_STEP] * 3)]
+        probe = [
+            (PROBE, {"cluster": CLUSTER, "namespace": "dev"}, [1000.0] * (PAST_MINUTES - 3) + [1000.0 + PROBE_STEP] * 3)
+        ]
         pages = [
             (one.name, one.labels, one.values) for name in self._series if name != NEW for one in self._series[name]
         ]

@@ -15,8 +15,8 @@ from alertmanager.catalogue import EXAMPLE, document
 from alertmanager.server import Receiver, alertmanager, lead_to, receiver
 from bench.fleet import exposing
 from fieldtools import tool
-from fleet.engines import ENGINES, Engine, Setting
-from fleet.story import DOWN, NEW, PAGES, PROBE, Story
+from fleet.engines import ENGINES, FEDERATED, FEDERATION, SCRAPE_SECONDS, Engine, Setting
+from fleet.story import CLUSTER, DOWN, NEW, PAGES, PROBE, Story
 
 PAGER = "/specdec-pager"
 DOWN_AFTER_SECONDS = 75.0
@@ -25,10 +25,10 @@ RECOVERY_SECONDS = 420.0
 # A record of each service with drafts, and one of the same group that is made of it.
 MADE_OF_SAMPLES = "inference_service:specdec_drafts:at_least30m"
 MADE_OF_A_RECORD = "inference_service:specdec_acceptance_min:threshold"
+GROUP = "specdec-speculation"
 SLOW_RECORD = "inference_service:specdec_position_acceptance:ratio_rate30m"
 SLOW_SECONDS = 240
-
-Labels = dict[str, str]
+LATE = "fleet_late_total"  # its second sample is older than its first
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,20 +36,20 @@ class Seen:
     """What one engine did."""
 
     failure: str = ""
+    down_at: float = 0.0
     pages: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # bodies of the pager's notifications
     groups: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    down_at: float = 0.0
-    vanished: bool = False  # a page's series, one scrape after they are no longer in it
     kept: bool | None = None  # an alert fires although its cause is over
-    increase: dict[int, float] = dataclasses.field(
-        default_factory=dict
-    )  # of the probe, by seconds after the story's begin
-    unmarked: dict[int, bool] = dataclasses.field(default_factory=dict)  # whether a series that just ends is there
+    gone: bool | None = None  # what is no longer on a page, two scrapes later
+    increase: float = 0.0  # of the probe, which has 60 more at the end of five minutes
+    unmarked: dict[int, bool] = dataclasses.field(default_factory=dict)  # a series without an end, seconds later
     first: dict[str, float] = dataclasses.field(default_factory=dict)  # time of a new service's first record, by name
+    behind: float = 0.0  # seconds between the newest record and the last evaluation
     slow_phases: set[float] = dataclasses.field(default_factory=set)  # of the times of a slow group's records
+    late: str = ""  # the complaint about a sample that comes late
     verdicts: dict[str, float] = dataclasses.field(default_factory=dict)
-    cpu_seconds: float = 0.0
-    mib: float = 0.0
+    labels: int = 0  # of the series with most of them
+    federated: float | None = None
 
     def paged(self) -> list[tuple[str, str]]:
         """Service and name of each alert that fired, once for each notification that brought it."""
@@ -60,14 +60,15 @@ class Seen:
             if alert["status"] == "firing"
         )
 
-    def began(self, service: str) -> float:
-        """When the alert of a page began to fire, Unix time."""
-        return min(
-            datetime.fromisoformat(alert["startsAt"]).timestamp()
+    def seconds_until_down(self) -> float:
+        """From the last answer of the predictor that goes down until its alert begins to fire."""
+        starts = [
+            _moment(alert["startsAt"])
             for body in self.pages
             for alert in body["alerts"]
-            if alert["labels"].get("inference_service") == service
-        )
+            if alert["labels"].get("inference_service") == DOWN
+        ]
+        return min(starts) - self.down_at
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,29 +86,38 @@ class Witness:
             return set(PAGES) <= services
 
         await within(PAGES_SECONDS, woken, every=1.0)
-
-    async def disappearance(self) -> None:
-        """Two scrapes after the predictor is gone; the look-back for unmarked series is longer."""
-        self.seen.vanished = not await self.engine.query(
-            f'specdec_drafts_total{{inference_service="{DOWN}"}}', time.time()
-        )
+        self.seen.pages = list(self.taking.at(PAGER))
 
     async def recovery(self) -> None:
-        presence = f'inference_service:specdec_presence:enum{{inference_service="{DOWN}"}}'
-        alert = f'ALERTS{{alertname="SpecDecodeTargetDown", alertstate="firing", severity="critical", inference_service="{DOWN}"}}'
+        """Wait until the cause of the outage is over by the records, then see what its alert does."""
+        down = f'inference_service="{DOWN}"'
+        presence = f"inference_service:specdec_presence:enum{{{down}}}"
+        page = f'ALERTS{{alertname="SpecDecodeTargetDown", alertstate="firing", severity="critical", {down}}}'
 
         async def well() -> bool:
             return list((await self.engine.query(presence, time.time())).values()) == [0.0]
 
         if await within(RECOVERY_SECONDS, well, every=5.0):
-            await asyncio.sleep(75)  # one more evaluation, and the write of what it gave
-            self.seen.kept = bool(await self.engine.query(alert, time.time()))
+            # One more evaluation, a minute late at most, and the write of what it gave.
+            await asyncio.sleep(135)
+            self.seen.kept = bool(await self.engine.query(page, time.time()))
+
+    async def _behind(self) -> float:
+        """Seconds between the last evaluation and its newest record; one too old if a record is on its way."""
+        await asyncio.sleep(10)
+        newest = await self.engine.samples(f'{MADE_OF_SAMPLES}{{inference_service="{NEW}"}}[10m]', time.time())
+        groups = await self.engine.groups()
+        evaluated = next(_moment(group["lastEvaluation"]) for group in groups if group["name"] == GROUP)
+        return evaluated - max(at for samples in newest.values() for at, _ in samples)
 
     async def looks(self) -> None:
         """Ask for all that does not change any more."""
         engine, seen, now = self.engine, self.seen, self.story.now
-        for after in (0, 30):
-            seen.increase[after] = next(iter((await engine.query(f"increase({PROBE}[5m])", now + after)).values()))
+        gone = await engine.query(
+            f'specdec_drafts_total{{inference_service="{DOWN}"}}', seen.down_at + 2.5 * SCRAPE_SECONDS
+        )
+        seen.gone = not gone
+        (seen.increase,) = (await engine.query(f"increase({PROBE}[5m])", now)).values()
         for after in (120, 420):
             seen.unmarked[after] = bool(await engine.query(PROBE, now + after))
         for name in (MADE_OF_SAMPLES, MADE_OF_A_RECORD):
@@ -117,8 +127,22 @@ class Witness:
         seen.slow_phases = {at % SLOW_SECONDS for samples in slow.values() for at, _ in samples}
         verdicts = await engine.query("inference_service:specdec_verdict:enum", time.time())
         seen.verdicts = {dict(labels)["inference_service"]: value for labels, value in verdicts.items()}
+        seen.labels = max(
+            map(len, await engine.query('{__name__=~"(inference_service:|ALERTS|specdec_).*"}', time.time()))
+        )
         seen.groups = await engine.groups()
-        seen.pages = self.taking.at(PAGER)
+        seen.behind = min([await self._behind() for _ in range(3)])
+        labels = f'{{cluster="{CLUSTER}", namespace="dev"}}'
+        moments = [int((time.time() - ago) * 1000) for ago in (0, 600)]
+        for moment in moments:
+            seen.late = await engine.push(f"{LATE}{labels} 1 {moment}\n")
+        if engine.tenants:
+            federation = dataclasses.replace(engine, tenants=[FEDERATION])
+            (seen.federated,) = (await federation.query(FEDERATED, time.time())).values()
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 async def within(seconds: float, condition: Callable[[], bool | Awaitable[bool]], *, every: float) -> bool:
@@ -149,7 +173,7 @@ async def told(names: Iterable[str], folder: Path) -> dict[str, Seen]:
                 taking = await stack.enter_async_context(receiver())
                 configuration = document(EXAMPLE.name)
                 lead_to(taking, configuration)
-                # Two rulers of a pair may be seconds apart.
+                # The rulers of a pair are seconds apart.
                 configuration["route"]["routes"][0] |= {"group_wait": "5s", "group_interval": "1s"}
                 server = await stack.enter_async_context(
                     alertmanager(tool("prometheus-alertmanager"), configuration, directory)
@@ -164,9 +188,8 @@ async def told(names: Iterable[str], folder: Path) -> dict[str, Seen]:
         witnesses = [found for name in seen if (found := await start(name))]
 
         async def each(act: Callable[[Witness], Awaitable[None]]) -> None:
-            for witness, error in zip(
-                witnesses, await asyncio.gather(*map(act, witnesses), return_exceptions=True), strict=True
-            ):
+            results = await asyncio.gather(*map(act, witnesses), return_exceptions=True)
+            for witness, error in zip(witnesses, results, strict=True):
                 if error is not None:
                     witness.seen.failure = f"{type(error).__name__}: {error}"
 
@@ -174,8 +197,6 @@ async def told(names: Iterable[str], folder: Path) -> dict[str, Seen]:
         story.down.add(DOWN)
         for one in seen.values():
             one.down_at = time.time()
-        await asyncio.sleep(40)
-        await each(Witness.disappearance)
         await each(Witness.pages)
         story.down.remove(DOWN)
         await each(Witness.recovery)

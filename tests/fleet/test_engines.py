@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import dataclasses
+from collections.abc import Mapping
 
 import pytest
 
 import yamltext
 from fleet.engines import ENGINES
-from fleet.story import PAGES, RULES
-from fleet.telling import Seen, told
+from fleet.story import DOWN, PAGES, PHASES, PROBE_STEP, RULES
+from fleet.telling import MADE_OF_A_RECORD, MADE_OF_SAMPLES, SLOW_SECONDS, Seen, told
+
+MINUTE = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traits:
+    """How an engine differs. ``increase``: of a counter that grew by 60 two minutes ago, over five minutes."""
+
+    increase: float = 80.0
+    records_at_once: bool = True  # a rule reads what the one above it has just recorded
+    aligned: bool = False  # records are stamped at whole multiples of their interval
+    behind: float = 0.0  # seconds that evaluations look back
+    takes_late: bool = False  # samples that are older than the newest of their series
+
+
+TRAITS: Mapping[str, Traits] = {
+    "prometheus-2.42": Traits(increase=75.0),
+    "prometheus-3": Traits(),
+    "prometheus-pair": Traits(),
+    "prometheus-agent": Traits(),
+    "victoria-metrics": Traits(increase=PROBE_STEP, records_at_once=False, aligned=True, behind=30.0, takes_late=True),
+    "thanos": Traits(records_at_once=False),
+    "mimir": Traits(behind=60.0),
+}
 
 
 @pytest.fixture(scope="session")
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
     """The story as it was for all engines whose tests are run."""
-    wanted = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if "name" in getattr(item, "callspec", item).__dict__.get("params", {})
-    }
-    return asyncio.run(told([name for name in ENGINES if name in wanted], tmp_path_factory.mktemp("fleet")))
+    chosen = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
+    return asyncio.run(told([name for name in ENGINES if name in chosen], tmp_path_factory.mktemp("fleet")))
 
 
 @pytest.fixture(params=ENGINES)
@@ -37,18 +58,79 @@ def seen(story: dict[str, Seen], name: str) -> Seen:
     return found
 
 
-def test_dump(story: dict[str, Seen], name: str) -> None:
-    s = story[name]
-    print(name, s.failure, s.paged(), s.kept, s.vanished, s.increase, s.unmarked, s.first, s.slow_phases, s.verdicts)
-    for p in PAGES:
-        try:
-            print(p, s.began(p) - s.down_at)
-        except Exception as e:
-            print(e)
-    errs = [
-        (g["name"], r["name"], r.get("health"), r.get("lastError"))
-        for g in s.groups
-        for r in g["rules"]
-        if r.get("health") != "ok"
+@pytest.fixture
+def traits(name: str) -> Traits:
+    return TRAITS[name]
+
+
+def test_dump(seen: Seen, name: str) -> None:
+    print(
+        name,
+        {k: v for k, v in dataclasses.asdict(seen).items() if k not in ("pages", "groups")},
+        seen.seconds_until_down(),
+        seen.paged(),
+    )
+
+
+def test_it_evaluates_every_rule_of_the_file_as_it_is(seen: Seen) -> None:
+    wanted = [
+        (group["name"], [rule.get("alert") or rule["record"] for rule in group["rules"]])
+        for group in yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]
     ]
-    print(len(s.groups), sum(len(g["rules"]) for g in s.groups), errs)
+    found = [(group["name"], [rule["name"] for rule in group["rules"]]) for group in seen.groups]
+    health = {rule["name"]: rule for group in seen.groups for rule in group["rules"] if rule["health"] != "ok"}
+
+    assert [group for group in wanted if group not in found] == []
+    assert not health
+
+
+def test_it_wakes_people_once_for_each_cause(seen: Seen) -> None:
+    assert seen.paged() == sorted(PAGES.items())
+
+
+def test_a_predictor_that_is_down_is_told_within_nine_minutes(seen: Seen) -> None:
+    assert 5 * MINUTE < seen.seconds_until_down() < 9 * MINUTE
+
+
+def test_it_has_a_verdict_for_each_service_that_answers(seen: Seen) -> None:
+    assert seen.verdicts.keys() == PHASES.keys()
+
+
+def test_an_alert_outlasts_its_cause(seen: Seen) -> None:
+    """``keep_firing_for``: else an outage that flaps would page again and again."""
+    assert seen.kept is True
+
+
+def test_what_leaves_a_page_is_gone_at_once(seen: Seen) -> None:
+    assert seen.gone is True
+
+
+def test_what_ends_without_a_mark_stays_for_five_minutes(seen: Seen) -> None:
+    assert seen.unmarked == {120: True, 420: False}
+
+
+def test_how_much_a_counter_grew_at_the_edge_of_a_window(seen: Seen, traits: Traits) -> None:
+    assert seen.increase == pytest.approx(traits.increase)
+
+
+def test_when_a_rule_reads_what_was_just_recorded(seen: Seen, traits: Traits) -> None:
+    late = seen.first[MADE_OF_A_RECORD] - seen.first[MADE_OF_SAMPLES]
+
+    assert late == pytest.approx(0.0 if traits.records_at_once else MINUTE, abs=1.0)
+
+
+def test_how_a_slow_record_is_stamped(seen: Seen, traits: Traits) -> None:
+    assert (seen.slow_phases == {0.0}) is traits.aligned, f"seconds after multiples of {SLOW_SECONDS}"
+
+
+def test_how_far_back_it_evaluates(seen: Seen, traits: Traits) -> None:
+    assert seen.behind == pytest.approx(traits.behind, abs=5.0)
+
+
+def test_whether_it_takes_late_samples(seen: Seen, traits: Traits) -> None:
+    assert (not seen.late) is traits.takes_late, seen.late
+
+
+def test_series_have_few_labels(seen: Seen) -> None:
+    """Mimir refuses more than 30; VictoriaMetrics drops what is over 40."""
+    assert seen.labels < 20

@@ -4,7 +4,6 @@ go 1.26.0
 
 tool (
 	github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
-	github.com/VictoriaMetrics/VictoriaMetrics/app/vmagent
 	github.com/VictoriaMetrics/VictoriaMetrics/app/vmalert
 )
 
@@ -34,7 +33,6 @@ require (
 	github.com/valyala/gozstd v1.24.0 // indirect
 	github.com/valyala/histogram v1.2.0 // indirect
 	github.com/valyala/quicktemplate v1.8.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/net v0.46.0 // indirect
 	golang.org/x/oauth2 v0.32.0 // indirect
 	golang.org/x/sys v0.37.0 // indirect
