@@ -34,11 +34,16 @@ class Setting:
     past: Past
     targets: Sequence[Mapping[str, Any]]
     alertmanager: str
+    rules: Path = RULES
+    scrape_seconds: int = SCRAPE_SECONDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine. ``rules_url`` has the rules of its ruler, ``write_url`` takes remote writes."""
+    """A running engine. ``rules_url`` has the rules of its ruler, ``write_url`` takes remote writes.
+
+    The last of ``processes`` is the ruler. ``tenants``: whose data are read together.
+    """
 
     url: str
     rules_url: str
@@ -92,7 +97,7 @@ def written(file: Path, content: Any) -> Path:
 
 def _scraping(setting: Setting) -> dict[str, Any]:
     return {
-        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": "10s"},
+        "global": dict.fromkeys(("scrape_interval", "scrape_timeout"), f"{setting.scrape_seconds}s"),
         "scrape_configs": [{"job_name": "predictors", "static_configs": list(setting.targets)}],
     }
 
@@ -128,7 +133,7 @@ def prometheus(program: str) -> Starter:
 
     @asynccontextmanager
     async def start(setting: Setting) -> AsyncIterator[Engine]:
-        configuration = {**_scraping(setting), "rule_files": [str(RULES)], "alerting": _alerting(setting)}
+        configuration = {**_scraping(setting), "rule_files": [str(setting.rules)], "alerting": _alerting(setting)}
         arguments = ("prometheus", setting.directory, configuration, setting.past, TAKES_WRITES)
         async with _prometheus(*arguments, program=program) as server:
             yield Engine(server.url, server.url, f"{server.url}/api/v1/write", [server])
@@ -144,7 +149,7 @@ async def pair(setting: Setting) -> AsyncIterator[Engine]:
         for name in ("a", "b"):
             configuration = {
                 **_scraping(setting),
-                "rule_files": [str(RULES)],
+                "rule_files": [str(setting.rules)],
                 "alerting": {
                     **_alerting(setting),
                     "alert_relabel_configs": [{"action": "labeldrop", "regex": REPLICA}],
@@ -160,7 +165,7 @@ async def pair(setting: Setting) -> AsyncIterator[Engine]:
 @asynccontextmanager
 async def agent(setting: Setting) -> AsyncIterator[Engine]:
     """An agent that scrapes and writes by remote write 2.0; the Prometheus that it writes to evaluates."""
-    central = {"rule_files": [str(RULES)], "alerting": _alerting(setting)}
+    central = {"rule_files": [str(setting.rules)], "alerting": _alerting(setting)}
     async with _prometheus("prometheus", setting.directory, central, setting.past, TAKES_WRITES) as server:
         write_url = f"{server.url}/api/v1/write"
         remote = {"url": write_url, "protobuf_message": "io.prometheus.write.v2.Request"}
@@ -174,7 +179,7 @@ async def agent(setting: Setting) -> AsyncIterator[Engine]:
             f"--web.listen-address=127.0.0.1:{port}",
         )
         async with running("agent", command, port=port, ready="/-/ready", directory=setting.directory) as scraper:
-            yield Engine(server.url, server.url, write_url, [server, scraper])
+            yield Engine(server.url, server.url, write_url, [scraper, server])
 
 
 @asynccontextmanager
@@ -188,13 +193,12 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
         f"-httpListenAddr=127.0.0.1:{port}",
         f"-promscrape.config={written(folder / 'scrape.yml', _scraping(setting))}",
         "-retentionPeriod=100y",
-        "-memory.allowedBytes=256MB",
     )
     async with running("victoria-metrics", command, port=port, ready="/health", directory=folder) as database:
         await asyncio.to_thread(tsdb.import_samples, database.url, "".join(setting.past.lines(milliseconds=True)))
         command = (
             tool("vmalert-current"),
-            f"-rule={RULES}",
+            f"-rule={setting.rules}",
             *(f"-{what}.url={database.url}" for what in ("datasource", "remoteWrite", "remoteRead")),
             f"-notifier.url=http://{setting.alertmanager}",
             f"-httpListenAddr=127.0.0.1:{ruler_port}",
@@ -237,7 +241,7 @@ async def thanos(setting: Setting) -> AsyncIterator[Engine]:
         ruler = await started(
             "rule",
             f"--data-dir={folder / 'rule-data'}",
-            f"--rule-file={RULES}",
+            f"--rule-file={setting.rules}",
             f"--query={querier.url.removeprefix('http://')}",
             f"--remote-write.config-file={written(folder / 'write.yml', {'remote_write': [{'url': write_url}]})}",
             f"--alertmanagers.url=http://{setting.alertmanager}",
@@ -305,7 +309,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
             "rules": [{"record": FEDERATED, "expr": "count(inference_service:specdec_presence:enum)"}],
         }
         own = written(folder / "federated.yml", {"namespace": "fleet", "groups": [federated]})
-        for name, file in [*((name, RULES) for name in tenants), (FEDERATION, own)]:
+        for name, file in [*((name, setting.rules) for name in tenants), (FEDERATION, own)]:
             await _done(tool("mimirtool"), "rules", "load", str(file), f"--address={server.url}", f"--id={name}")
         remotes = [
             {
