@@ -94,10 +94,15 @@ def flush(url: str) -> None:
             pass
 
 
-def ask(url: str, endpoint: str, headers: Mapping[str, str] | None = None, **parameters: str) -> Any:
+def ask(url: str, endpoint: str, **parameters: str) -> Any:
     """The data that either database's API answers with; AssertionError with its words where it complains."""
+    return ask_for({}, url, endpoint, **parameters)
+
+
+def ask_for(headers: Mapping[str, str], url: str, endpoint: str, **parameters: str) -> Any:
+    """The same with headers, which may name a tenant."""
     body = urllib.parse.urlencode(parameters).encode()
-    return _answer(urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers or {})), parameters)
+    return _answer(urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers)), parameters)
 
 
 def rules(url: str, headers: Mapping[str, str] | None = None) -> Any:
@@ -117,7 +122,7 @@ def _answer(request: urllib.request.Request, parameters: Mapping[str, str] | Non
 
 def query(url: str, expression: str, at: float, headers: Mapping[str, str] | None = None) -> Vector:
     """The vector that an expression has at a time (seconds since the epoch)."""
-    data = ask(url, "query", headers, query=expression, time=f"{at:.3f}")
+    data = ask_for(headers or {}, url, "query", query=expression, time=f"{at:.3f}")
     if data["resultType"] == "scalar":
         return {(): float(data["result"][1])}
     return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import shutil
+import urllib.error
+import urllib.request
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -40,7 +43,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine. ``rules_url`` has the rules of its ruler, ``write_url`` takes remote writes.
+    """A running engine. ``rules_url`` has the rules of its ruler; two URLs take remote writes and OTLP.
 
     The last of ``processes`` is the ruler. ``tenants``: whose data are read together.
     """
@@ -48,6 +51,7 @@ class Engine:
     url: str
     rules_url: str
     write_url: str
+    otlp_url: str
     processes: Sequence[Server]
     tenants: Sequence[str] = ()
 
@@ -58,7 +62,7 @@ class Engine:
     async def samples(self, selector: str, at: float) -> dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]:
         """Raw samples of a selector with a range, by sorted labels."""
         headers = tenant(*self.tenants)
-        data = await asyncio.to_thread(tsdb.ask, self.url, "query", headers, query=selector, time=f"{at:.3f}")
+        data = await asyncio.to_thread(tsdb.ask_for, headers, self.url, "query", query=selector, time=f"{at:.3f}")
         return {
             tuple(sorted(each["metric"].items())): [(moment, float(value)) for moment, value in each["values"]]
             for each in data["result"]
@@ -80,6 +84,24 @@ class Engine:
         process = await asyncio.create_subprocess_exec(*push, stdin=PIPE, stdout=PIPE, stderr=STDOUT)
         output, _ = await process.communicate(exposition.encode())
         return output.decode() if process.returncode else ""
+
+    async def push_otlp(self, metrics: list[Any]) -> str:
+        """Send metrics as OTLP's JSON; what the engine complains of, if it does."""
+        body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}
+        return await self._post(self.otlp_url, json.dumps(body), "application/json")
+
+    async def load(self, group: Mapping[str, Any]) -> str:
+        """Give Mimir a group of rules; what it complains of, if it does."""
+        return await self._post(f"{self.url}/config/v1/rules/more", yaml.safe_dump(group), "application/yaml")
+
+    async def _post(self, url: str, body: str, kind: str) -> str:
+        headers = {"Content-Type": kind, **tenant(*self.tenants[:1])}
+        request = urllib.request.Request(url, body.encode(), headers)
+        try:
+            with await asyncio.to_thread(urllib.request.urlopen, request, timeout=30):
+                return ""
+        except urllib.error.HTTPError as error:
+            return f"{error.code} {error.read().decode()}"
 
 
 def tenant(*names: str) -> dict[str, str]:
@@ -125,7 +147,23 @@ async def _prometheus(
         yield server
 
 
-TAKES_WRITES = "--web.enable-remote-write-receiver"
+@asynccontextmanager
+async def _agent(directory: Path, configuration: Any) -> AsyncIterator[Server]:
+    port = free_port()
+    command = (
+        tool("prometheus3"),
+        "--agent",
+        f"--config.file={written(directory / 'agent.yml', configuration)}",
+        f"--storage.agent.path={directory / 'agent-data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    async with running("agent", command, port=port, ready="/-/ready", directory=directory) as server:
+        yield server
+
+
+TAKES_WRITES = ("--web.enable-remote-write-receiver",)
+TAKES_ALL = (*TAKES_WRITES, "--web.enable-otlp-receiver")  # not in Prometheus 2.42
+OTLP = "/api/v1/otlp/v1/metrics"
 
 
 def prometheus(program: str) -> Starter:
@@ -134,9 +172,10 @@ def prometheus(program: str) -> Starter:
     @asynccontextmanager
     async def start(setting: Setting) -> AsyncIterator[Engine]:
         configuration = {**_scraping(setting), "rule_files": [str(setting.rules)], "alerting": _alerting(setting)}
-        arguments = ("prometheus", setting.directory, configuration, setting.past, TAKES_WRITES)
-        async with _prometheus(*arguments, program=program) as server:
-            yield Engine(server.url, server.url, f"{server.url}/api/v1/write", [server])
+        arguments = ("prometheus", setting.directory, configuration, setting.past)
+        flags = TAKES_WRITES if program == "prometheus" else TAKES_ALL
+        async with _prometheus(*arguments, *flags, program=program) as server:
+            yield Engine(server.url, server.url, f"{server.url}/api/v1/write", server.url + OTLP, [server])
 
     return start
 
@@ -156,30 +195,22 @@ async def pair(setting: Setting) -> AsyncIterator[Engine]:
                 },
             }
             configuration["global"] |= {"external_labels": {REPLICA: name}}
-            arguments = (f"prometheus-{name}", setting.directory, configuration, setting.past, TAKES_WRITES)
+            arguments = (f"prometheus-{name}", setting.directory, configuration, setting.past, *TAKES_ALL)
             servers.append(await stack.enter_async_context(_prometheus(*arguments)))
         first = servers[0]
-        yield Engine(first.url, first.url, f"{first.url}/api/v1/write", servers)
+        yield Engine(first.url, first.url, f"{first.url}/api/v1/write", first.url + OTLP, servers)
 
 
 @asynccontextmanager
 async def agent(setting: Setting) -> AsyncIterator[Engine]:
     """An agent that scrapes and writes by remote write 2.0; the Prometheus that it writes to evaluates."""
     central = {"rule_files": [str(setting.rules)], "alerting": _alerting(setting)}
-    async with _prometheus("prometheus", setting.directory, central, setting.past, TAKES_WRITES) as server:
+    async with _prometheus("prometheus", setting.directory, central, setting.past, *TAKES_ALL) as server:
         write_url = f"{server.url}/api/v1/write"
         remote = {"url": write_url, "protobuf_message": "io.prometheus.write.v2.Request"}
-        port = free_port()
-        configuration = written(setting.directory / "agent.yml", {**_scraping(setting), "remote_write": [remote]})
-        command = (
-            tool("prometheus3"),
-            "--agent",
-            f"--config.file={configuration}",
-            f"--storage.agent.path={setting.directory / 'agent-data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        )
-        async with running("agent", command, port=port, ready="/-/ready", directory=setting.directory) as scraper:
-            yield Engine(server.url, server.url, write_url, [scraper, server])
+        configuration = {**_scraping(setting), "remote_write": [remote]}
+        async with _agent(setting.directory, configuration) as scraper:
+            yield Engine(server.url, server.url, write_url, server.url + OTLP, [scraper, server])
 
 
 @asynccontextmanager
@@ -196,7 +227,7 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
     )
     async with running("victoria-metrics", command, port=port, ready="/health", directory=folder) as database:
         await asyncio.to_thread(tsdb.import_samples, database.url, "".join(setting.past.lines(milliseconds=True)))
-        command = (
+        ruling = (
             tool("vmalert-current"),
             f"-rule={setting.rules}",
             *(f"-{what}.url={database.url}" for what in ("datasource", "remoteWrite", "remoteRead")),
@@ -204,8 +235,9 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
             f"-httpListenAddr=127.0.0.1:{ruler_port}",
             "-remoteWrite.flushInterval=1s",
         )
-        async with running("vmalert", command, port=ruler_port, ready="/health", directory=folder) as ruler:
-            yield Engine(database.url, ruler.url, f"{database.url}/api/v1/write", [database, ruler])
+        async with running("vmalert", ruling, port=ruler_port, ready="/health", directory=folder) as ruler:
+            otlp_url = f"{database.url}/opentelemetry/v1/metrics"
+            yield Engine(database.url, ruler.url, f"{database.url}/api/v1/write", otlp_url, [database, ruler])
 
 
 @asynccontextmanager
@@ -227,9 +259,8 @@ async def thanos(setting: Setting) -> AsyncIterator[Engine]:
 
         configuration = _scraping(setting)
         configuration["global"] |= {"external_labels": {REPLICA: "a"}}
-        flags = (TAKES_WRITES, "--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
         database = await stack.enter_async_context(
-            _prometheus("prometheus", folder, configuration, setting.past, *flags)
+            _prometheus("prometheus", folder, configuration, setting.past, *TAKES_ALL)
         )
         write_url = f"{database.url}/api/v1/write"
         sidecar = await started(
@@ -248,7 +279,8 @@ async def thanos(setting: Setting) -> AsyncIterator[Engine]:
             f'--label={REPLICA}="rule-a"',
             f"--alert.label-drop={REPLICA}",
         )
-        yield Engine(querier.url, ruler.url, write_url, [database, sidecar, querier, ruler])
+        processes = [database, sidecar, querier, ruler]
+        yield Engine(querier.url, ruler.url, write_url, database.url + OTLP, processes)
 
 
 FEDERATED = "fleet:specdec_presence:count"
@@ -261,8 +293,8 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
     folder = setting.directory
     port, grpc, gossip = free_port(), free_port(), free_port()
     tenants = sorted(set(NAMESPACES.values()))
-    rings = ("ingester.ring", "distributor.ring", "ruler.ring", "compactor.ring", "store-gateway.sharding-ring")
-    rings = (*rings, "query-scheduler.ring", "querier.ring", "overrides-exporter.ring")
+    parts = ("ingester", "distributor", "ruler", "compactor", "query-scheduler", "querier", "overrides-exporter")
+    rings = [*(f"{part}.ring" for part in parts), "store-gateway.sharding-ring"]
     command = (
         tool("mimir"),
         "-target=all",
@@ -293,13 +325,10 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         "-usage-stats.enabled=false",
     )
     async with AsyncExitStack() as stack:
-
-        async def started(name: str, command: Sequence[str], port: int, ready: str) -> Server:
-            return await stack.enter_async_context(running(name, command, port=port, ready=ready, directory=folder))
-
-        server = await started("mimir", command, port, "/ready")
+        server = await stack.enter_async_context(running("mimir", command, port=port, ready="/ready", directory=folder))
         write_url = f"{server.url}/api/v1/push"
-        engine = Engine(f"{server.url}/prometheus", f"{server.url}/prometheus", write_url, [server], tenants)
+        api = f"{server.url}/prometheus"
+        engine = Engine(api, api, write_url, f"{server.url}/otlp/v1/metrics", [server], tenants)
         for name in tenants:
             await _give(name, engine, setting)
         federated = {
@@ -319,16 +348,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
             }
             for name in tenants
         ]
-        configuration = written(folder / "agent.yml", {**_scraping(setting), "remote_write": remotes})
-        port = free_port()
-        command = (
-            tool("prometheus3"),
-            "--agent",
-            f"--config.file={configuration}",
-            f"--storage.agent.path={folder / 'agent-data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        )
-        await started("agent", command, port, "/-/ready")
+        await stack.enter_async_context(_agent(folder, {**_scraping(setting), "remote_write": remotes}))
         yield engine
 
 

@@ -28,6 +28,10 @@ MADE_OF_A_RECORD = "inference_service:specdec_acceptance_min:threshold"
 GROUP = "specdec-speculation"
 SLOW_RECORD = "inference_service:specdec_position_acceptance:ratio_rate30m"
 SLOW_SECONDS = 240
+MANY_LABELS = "fleet_many_labels"
+COUNTER = "vllm:spec_decode_num_draft_tokens_total"
+GAUGE = "vllm:num_requests_running"
+HISTOGRAM = "vllm:time_to_first_token_seconds"
 LATE = "fleet_late_total"  # its second sample is older than its first
 
 
@@ -49,6 +53,11 @@ class Seen:
     late: str = ""  # the complaint about a sample that comes late
     verdicts: dict[str, float] = dataclasses.field(default_factory=dict)
     labels: int = 0  # of the series with most of them
+    many_labels: str = ""  # the complaint about a series with 50 labels
+    many_labels_kept: bool | None = None
+    long_group: str = ""  # Mimir's complaint about 21 rules in a group
+    otlp: str = ""  # the complaint about vLLM's metrics by OTLP
+    names: set[str] = dataclasses.field(default_factory=set)  # that they have got
     federated: float | None = None
 
     def paged(self) -> list[tuple[str, str]]:
@@ -136,9 +145,29 @@ class Witness:
         moments = [int((time.time() - ago) * 1000) for ago in (0, 600)]
         for moment in moments:
             seen.late = await engine.push(f"{LATE}{labels} 1 {moment}\n")
+        many = ", ".join(f'label_{number}="x"' for number in range(50))
+        seen.many_labels = await engine.push(f"{MANY_LABELS}{labels[:-1]}, {many}}} 1 {moments[0]}\n")
+        seen.otlp = await engine.push_otlp(_otlp())
+        await asyncio.sleep(45)  # VictoriaMetrics answers with what is half a minute old
+        seen.names = {dict(labels)["__name__"] for labels in await engine.query('{fleet="otlp"}', time.time())}
+        seen.many_labels_kept = bool(await engine.query(MANY_LABELS, time.time()))
         if engine.tenants:
+            rules = [{"record": f"fleet:long:{number}", "expr": "1"} for number in range(21)]
+            seen.long_group = await engine.load({"name": "long", "rules": rules})
             federation = dataclasses.replace(engine, tenants=[FEDERATION])
             (seen.federated,) = (await federation.query(FEDERATED, time.time())).values()
+
+
+def _otlp() -> list[Any]:
+    """vLLM's metrics as OTLP has them: a counter, a gauge and a histogram."""
+    point = {"timeUnixNano": str(time.time_ns()), "attributes": [{"key": "fleet", "value": {"stringValue": "otlp"}}]}
+    bucket = {**point, "count": "3", "sum": 1.0, "bucketCounts": ["1", "2"], "explicitBounds": [0.5]}
+    number = {**point, "asDouble": 5.0}
+    return [
+        {"name": COUNTER, "sum": {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [number]}},
+        {"name": GAUGE, "gauge": {"dataPoints": [number]}},
+        {"name": HISTOGRAM, "histogram": {"aggregationTemporality": 2, "dataPoints": [bucket]}},
+    ]
 
 
 def _moment(text: str) -> float:

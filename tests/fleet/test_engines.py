@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Mapping
 
 import pytest
 
 import yamltext
 from fleet.engines import ENGINES
-from fleet.story import DOWN, PAGES, PHASES, PROBE_STEP, RULES
+from fleet.story import PAGES, PHASES, PROBE_STEP, RULES
 from fleet.telling import MADE_OF_A_RECORD, MADE_OF_SAMPLES, SLOW_SECONDS, Seen, told
 
 MINUTE = 60.0
@@ -24,17 +25,22 @@ class Traits:
     records_at_once: bool = True  # a rule reads what the one above it has just recorded
     aligned: bool = False  # records are stamped at whole multiples of their interval
     behind: float = 0.0  # seconds that evaluations look back
+    otlp: str = ""  # part of the complaint about OTLP
+    many_labels: str = ""  # part of the complaint about 50 labels
+    many_labels_kept: bool = True
     takes_late: bool = False  # samples that are older than the newest of their series
 
 
 TRAITS: Mapping[str, Traits] = {
-    "prometheus-2.42": Traits(increase=75.0),
+    "prometheus-2.42": Traits(increase=75.0, otlp="404"),
     "prometheus-3": Traits(),
     "prometheus-pair": Traits(),
     "prometheus-agent": Traits(),
-    "victoria-metrics": Traits(increase=PROBE_STEP, records_at_once=False, aligned=True, behind=30.0, takes_late=True),
+    "victoria-metrics": Traits(
+        increase=PROBE_STEP, records_at_once=False, aligned=True, behind=30.0, takes_late=True, many_labels_kept=False
+    ),
     "thanos": Traits(records_at_once=False),
-    "mimir": Traits(behind=60.0),
+    "mimir": Traits(behind=60.0, many_labels="err-mimir-max-label-names-per-series", many_labels_kept=False),
 }
 
 
@@ -131,6 +137,24 @@ def test_whether_it_takes_late_samples(seen: Seen, traits: Traits) -> None:
     assert (not seen.late) is traits.takes_late, seen.late
 
 
-def test_series_have_few_labels(seen: Seen) -> None:
-    """Mimir refuses more than 30; VictoriaMetrics drops what is over 40."""
+def test_a_series_with_too_many_labels(seen: Seen, traits: Traits) -> None:
+    """Those of the rules have less than any engine's limit."""
     assert seen.labels < 20
+    assert (traits.many_labels in seen.many_labels, seen.many_labels_kept) == (True, traits.many_labels_kept)
+    assert bool(seen.many_labels) is bool(traits.many_labels)
+
+
+@pytest.mark.parametrize("name", ["mimir"])
+def test_mimir_reads_across_tenants_and_bounds_groups(seen: Seen) -> None:
+    assert seen.federated == len(PHASES)
+    assert "rule group" in seen.long_group
+    assert max(len(group["rules"]) for group in seen.groups) <= 20
+
+
+def test_vllms_metrics_by_otlp_are_read_or_refused(seen: Seen, traits: Traits) -> None:
+    """The rules for vLLM's own metrics read ``vllm:`` and ``vllm_`` (sources.libsonnet), and no other name."""
+    wanted = {"vllm:spec_decode_num_draft_tokens_total", "vllm:num_requests_running"}
+    wanted |= {f"vllm:time_to_first_token_seconds_{part}" for part in ("bucket", "sum", "count")}
+    found = {re.sub("^vllm[:_]", "vllm:", name) for name in seen.names}
+
+    assert (seen.otlp, found) == (traits.otlp, wanted) if not traits.otlp else traits.otlp in seen.otlp
