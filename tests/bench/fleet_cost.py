@@ -84,7 +84,7 @@ async def started(
         (folder / "nothing").mkdir()
         rules = written(folder / "rules.yaml", {"groups": []})
         # Nobody listens: alerts are the tests' matter.
-        setting = Setting(folder, Past({}, folder / "nothing"), fleet, "127.0.0.1:9", rules, scrape_seconds)
+        setting = Setting(folder, Past([], folder / "nothing"), fleet, "127.0.0.1:9", rules, scrape_seconds)
         async with ENGINES[name](setting) as engine:
             yield engine, rules
 

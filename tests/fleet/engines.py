@@ -13,7 +13,7 @@ import shutil
 import urllib.error
 import urllib.request
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ import yaml
 import tsdb
 from demo.processes import Server, free_port, running
 from fieldtools import tool
-from fleet.story import CLUSTER, NAMESPACES, RULES, Past
+from fleet.story import NAMESPACES, RULES, Past
+from remotewrite import Labels, Sample, write
 
 SCRAPE_SECONDS = 15
 REPLICA = "replica"
@@ -74,16 +75,9 @@ class Engine:
         answers = [await asyncio.to_thread(tsdb.rules, self.rules_url, each) for each in headers]
         return [group for answer in answers for group in answer]
 
-    async def push(self, exposition: str) -> str:
+    async def push(self, series: Iterable[tuple[Labels, Sequence[Sample]]]) -> str:
         """Send samples by remote write; what the engine complains of, if it does."""
-        options = [f"--header={name}={value}" for name, value in tenant(*self.tenants[:1]).items()]
-        # Without a label of ours, it adds one that our samples do not have.
-        base, slash, path = self.write_url.partition("/api/")
-        where = (f"--remote-write.path={slash}{path}", base)
-        push = (tool("promtool3"), "push", "metrics", f"--label=cluster={CLUSTER}", *options, *where)
-        process = await asyncio.create_subprocess_exec(*push, stdin=PIPE, stdout=PIPE, stderr=STDOUT)
-        output, _ = await process.communicate(exposition.encode())
-        return output.decode() if process.returncode else ""
+        return await asyncio.to_thread(write, self.write_url, series, tenant(*self.tenants[:1]))
 
     async def push_otlp(self, metrics: list[Any]) -> str:
         """Send metrics as OTLP's JSON; what the engine complains of, if it does."""
@@ -330,7 +324,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         api = f"{server.url}/prometheus"
         engine = Engine(api, api, write_url, f"{server.url}/otlp/v1/metrics", [server], tenants)
         for name in tenants:
-            await _give(name, engine, setting)
+            await _give(name, engine, setting.past)
         federated = {
             "name": "federated",
             "interval": "1m",
@@ -352,11 +346,14 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def _give(name: str, engine: Engine, setting: Setting) -> None:
-    """Write the past of a tenant: an agent sends nothing that is older than its own start."""
+async def _give(name: str, engine: Engine, past: Past) -> None:
+    """Write the past of a tenant: an agent sends nothing that is older than its own start.
+
+    An ingester takes no sample that is an hour older than its newest.
+    """
     own = dataclasses.replace(engine, tenants=[name])
-    lines = list(setting.past.lines(name, milliseconds=True))
-    assert not (complaint := await own.push("".join(lines))), complaint
+    for minutes in past.slices(name, seconds=1800):
+        assert not (complaint := await own.push(minutes)), complaint
 
 
 async def _done(*command: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from backfill import record, recording_layers
 from fieldtools import ROOT
 from promtool import promtool
+from remotewrite import Labels, Sample
 from rules.scenario import STEADY, Phase, Series, pinned, service, slower, with_tail
 from tsdb import ask, prometheus
 
@@ -52,8 +53,6 @@ PAGES = {
 }
 NAMESPACES = {STEADY_ONE: "prod", COLLAPSED: "prod", SLOWER: "dev", DOWN: "dev", NEW: "dev"}
 
-Sample = tuple[float, float]  # seconds since the epoch, value
-
 
 def place(name: str) -> dict[str, str]:
     """Labels of a service's target."""
@@ -70,17 +69,25 @@ def place(name: str) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Past:
-    """All samples until the story begins, raw and recorded: series in text form with their samples in order."""
+    """All samples until the story begins, raw and recorded: the samples of each series in order."""
 
-    series: Mapping[str, Sequence[Sample]]
+    series: Sequence[tuple[Labels, Sequence[Sample]]]
     blocks: Path  # the same, as Prometheus keeps it
 
-    def lines(self, namespace: str = "", *, milliseconds: bool = False) -> Iterator[str]:
-        """Text exposition with times, of one namespace or of all."""
-        for series, samples in self.series.items():
-            if not namespace or f'namespace="{namespace}"' in series:
-                for at, value in samples:
-                    yield f"{series} {value!r} {round(at * 1000) if milliseconds else at}\n"
+    def lines(self, *, milliseconds: bool = False) -> Iterator[str]:
+        """Text exposition with times."""
+        for labels, samples in self.series:
+            text = _text(labels["__name__"], {name: labels[name] for name in labels if name != "__name__"})
+            for at, value in samples:
+                yield f"{text} {value!r} {round(at * 1000) if milliseconds else at}\n"
+
+    def slices(self, namespace: str, *, seconds: int) -> Iterator[list[tuple[Labels, Sequence[Sample]]]]:
+        """The samples of a namespace, some time after the other."""
+        own = [(labels, samples) for labels, samples in self.series if labels.get("namespace") == namespace]
+        times = {int(at) // seconds for _, samples in own for at, _ in samples}
+        for piece in sorted(times):
+            within = [(labels, [one for one in samples if int(one[0]) // seconds == piece]) for labels, samples in own]
+            yield [(labels, samples) for labels, samples in within if samples]
 
 
 class Story:
@@ -125,10 +132,7 @@ class Story:
         """The past that :meth:`past` has written, in one block."""
         with prometheus(self.past(folder)) as url:
             found = ask(url, "query", query=f'{{__name__=~".+"}}[{PAST_MINUTES + 1}m]', time=str(self.now))["result"]
-        series = {
-            _text(each["metric"].pop("__name__"), each["metric"]): [(at, float(value)) for at, value in each["values"]]
-            for each in found
-        }
+        series = [(each["metric"], [(at, float(value)) for at, value in each["values"]]) for each in found]
         made = Past(series, folder / "blocks")
         text = folder / "all.om"
         text.write_text("".join(made.lines()) + "# EOF\n")

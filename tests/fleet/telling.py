@@ -141,12 +141,11 @@ class Witness:
         )
         seen.groups = await engine.groups()
         seen.behind = min([await self._behind() for _ in range(3)])
-        labels = f'{{cluster="{CLUSTER}", namespace="dev"}}'
-        moments = [int((time.time() - ago) * 1000) for ago in (0, 600)]
-        for moment in moments:
-            seen.late = await engine.push(f"{LATE}{labels} 1 {moment}\n")
-        many = ", ".join(f'label_{number}="x"' for number in range(50))
-        seen.many_labels = await engine.push(f"{MANY_LABELS}{labels[:-1]}, {many}}} 1 {moments[0]}\n")
+        labels = {"__name__": LATE, "cluster": CLUSTER, "namespace": "dev"}
+        for ago in (0, 600):
+            seen.late = await engine.push([(labels, [(time.time() - ago, 1.0)])])
+        labels |= {"__name__": MANY_LABELS, **{f"label_{number}": "x" for number in range(50)}}
+        seen.many_labels = await engine.push([(labels, [(time.time(), 1.0)])])
         seen.otlp = await engine.push_otlp(_otlp())
         await asyncio.sleep(45)  # VictoriaMetrics answers with what is half a minute old
         seen.names = {dict(labels)["__name__"] for labels in await engine.query('{fleet="otlp"}', time.time())}
