@@ -5,43 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import Mapping
 
 import pytest
 
 import yamltext
+from fieldtools import ROOT
 from fleet.engines import ENGINES
-from fleet.story import PAGES, PHASES, PROBE_STEP, RULES
+from fleet.story import PAGES, PHASES, RULES
 from fleet.telling import MADE_OF_A_RECORD, MADE_OF_SAMPLES, SLOW_SECONDS, Seen, told
+from fleet.traits import HEADER, TRAITS, Traits, rows
+from markdown import filled, table
 
+PAGE = ROOT / "docs" / "scale.md"
 MINUTE = 60.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Traits:
-    """How an engine differs. ``increase``: of a counter that grew by 60 two minutes ago, over five minutes."""
-
-    increase: float = 80.0
-    records_at_once: bool = True  # a rule reads what the one above it has just recorded
-    aligned: bool = False  # records are stamped at whole multiples of their interval
-    behind: float = 0.0  # seconds that evaluations look back
-    otlp: str = ""  # part of the complaint about OTLP
-    many_labels: str = ""  # part of the complaint about 50 labels
-    many_labels_kept: bool = True
-    takes_late: bool = False  # samples that are older than the newest of their series
-
-
-TRAITS: Mapping[str, Traits] = {
-    "prometheus-2.42": Traits(increase=75.0, otlp="404"),
-    "prometheus-3": Traits(),
-    "prometheus-pair": Traits(),
-    "prometheus-agent": Traits(),
-    "victoria-metrics": Traits(
-        increase=PROBE_STEP, records_at_once=False, aligned=True, behind=30.0, takes_late=True, many_labels_kept=False
-    ),
-    "thanos": Traits(records_at_once=False),
-    "mimir": Traits(behind=60.0, many_labels="err-mimir-max-label-names-per-series", many_labels_kept=False),
-}
 
 
 @pytest.fixture(scope="session")
@@ -158,3 +134,13 @@ def test_vllms_metrics_by_otlp_are_read_or_refused(seen: Seen, traits: Traits) -
     found = {re.sub("^vllm[:_]", "vllm:", name) for name in seen.names}
 
     assert (seen.otlp, found) == (traits.otlp, wanted) if not traits.otlp else traits.otlp in seen.otlp
+
+
+def test_the_page_tells_the_differences(request: pytest.FixtureRequest) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = filled(page, {"engines": table(HEADER, rows())})
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(wanted, encoding="utf-8")
+
+    assert page == wanted or request.config.getoption("--update-golden")
+    assert {f"test_{row[-1][1:-1]}" for row in rows()} <= globals().keys()
