@@ -18,6 +18,7 @@ from markdown import filled, table
 
 PAGE = ROOT / "docs" / "scale.md"
 MINUTE = 60.0
+HOUR = 60 * MINUTE
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +57,19 @@ def test_dump(seen: Seen, name: str) -> None:
 
 def test_it_evaluates_every_rule_of_the_file_as_it_is(seen: Seen) -> None:
     wanted = [
-        (group["name"], [rule.get("alert") or rule["record"] for rule in group["rules"]])
+        (group["name"], sorted(rule.get("alert") or rule["record"] for rule in group["rules"]))
         for group in yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]
     ]
-    found = [(group["name"], [rule["name"] for rule in group["rules"]]) for group in seen.groups]
-    health = {rule["name"]: rule for group in seen.groups for rule in group["rules"] if rule["health"] != "ok"}
+    found = [(group["name"], sorted(rule["name"] for rule in group["rules"])) for group in seen.groups]
+    wrong = {
+        rule["name"]: rule
+        for group in seen.groups
+        for rule in group["rules"]
+        if rule["health"] == "err" or (rule["health"] != "ok" and group["interval"] < HOUR)
+    }
 
     assert [group for group in wanted if group not in found] == []
-    assert not health
+    assert not wrong
 
 
 def test_it_wakes_people_once_for_each_cause(seen: Seen) -> None:
@@ -106,7 +112,9 @@ def test_how_a_slow_record_is_stamped(seen: Seen, traits: Traits) -> None:
 
 
 def test_how_far_back_it_evaluates(seen: Seen, traits: Traits) -> None:
-    assert seen.behind == pytest.approx(traits.behind, abs=5.0)
+    least, most = traits.behind
+
+    assert least - 5 < seen.behind < most + 5
 
 
 def test_whether_it_takes_late_samples(seen: Seen, traits: Traits) -> None:
