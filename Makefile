@@ -84,7 +84,7 @@ $(TOOLS)/.rotators: tests/debian.sh | $(TOOLS)/.test
 test-nightly: $(VENV)/.dev $(TOOLS)/.test tools schema ## The tests marked nightly, which take too long for `make test`; needs Go and npm
 	$(PYTEST) -m nightly
 
-ci-nightly: test-nightly test-image test-cluster ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API
+ci-nightly: test-nightly test-image test-cluster test-fleet ## What takes too long for .ci/run: slow tests, the image, a real Kubernetes API, other engines
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy --strict, import-linter, sizes of modules and functions
 	$(BIN)/ruff check .
@@ -142,6 +142,7 @@ clean: ## Remove what make made
 include deploy/systemd/systemd.mk
 include tests/cluster/cluster.mk
 include tests/dashboards/components/components.mk
+include tests/fleet/fleet.mk
 include tests/image/image.mk
 include tests/vllm/vllm.mk
 include tools/release/release.mk

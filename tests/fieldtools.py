@@ -44,6 +44,7 @@ FOR_CLUSTER = {
     "prometheus-operator",
     "prometheus3-sd",
 }
+FOR_FLEET = {"mimir", "victoria-metrics-current", "vmalert-current"}
 NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter"}
 
 
@@ -52,6 +53,8 @@ def _comes_from(name: str) -> str:
         return f"tests/debian.sh {FROM_DEBIAN[name]}"
     if name in FOR_CLUSTER:
         return "make cluster-tools"
+    if name in FOR_FLEET:
+        return "make fleet-tools"
     return "make nightly-tools" if name in NIGHTLY else "make tools"
 
 

@@ -7,7 +7,7 @@ import socket
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,14 @@ def victoria_metrics(data: Path) -> Iterator[str]:
 
 def import_samples(url: str, exposition: str) -> None:
     """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
+    import_lines(url, exposition)
+    flush(url)
+
+
+def import_lines(url: str, exposition: str) -> None:
+    """Give samples to a VictoriaMetrics or a vmagent."""
     with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
         assert response.status == 204
-    flush(url)
 
 
 def flush(url: str) -> None:
@@ -91,9 +96,23 @@ def flush(url: str) -> None:
 
 def ask(url: str, endpoint: str, **parameters: str) -> Any:
     """The data that either database's API answers with; AssertionError with its words where it complains."""
+    return ask_for({}, url, endpoint, **parameters)
+
+
+def ask_for(headers: Mapping[str, str], url: str, endpoint: str, **parameters: str) -> Any:
+    """The same with headers, which may name a tenant."""
     body = urllib.parse.urlencode(parameters).encode()
+    return _answer(urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers)), parameters)
+
+
+def rules(url: str, headers: Mapping[str, str] | None = None) -> Any:
+    """The groups of a ruler's rules, each rule with its state."""
+    return _answer(urllib.request.Request(f"{url}/api/v1/rules", headers=dict(headers or {})))["groups"]
+
+
+def _answer(request: urllib.request.Request, parameters: Mapping[str, str] | None = None) -> Any:
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{endpoint}", body, timeout=QUERY_SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=QUERY_SECONDS) as response:
             answer = json.load(response)
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{parameters}: {error.read().decode()}") from error
@@ -101,9 +120,9 @@ def ask(url: str, endpoint: str, **parameters: str) -> Any:
     return answer["data"]
 
 
-def query(url: str, expression: str, at: float) -> Vector:
+def query(url: str, expression: str, at: float, headers: Mapping[str, str] | None = None) -> Vector:
     """The vector that an expression has at a time (seconds since the epoch)."""
-    data = ask(url, "query", query=expression, time=f"{at:.3f}")
+    data = ask_for(headers or {}, url, "query", query=expression, time=f"{at:.3f}")
     if data["resultType"] == "scalar":
         return {(): float(data["result"][1])}
     return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}

@@ -32,13 +32,31 @@ $(PROMETHEUS_TOOLS):
 	$(call go_build,prometheus) -tags remove_all_sd -o $(TOOLS)/bin/prometheus3 github.com/prometheus/prometheus/cmd/prometheus
 	$(call stamp,prometheus)
 
+# Its own tag: Thanos hands labels on without copying them, which goes wrong with the layout that Prometheus has by default.
 $(THANOS_TOOLS):
-	$(call go_build,thanos) -o $(TOOLS)/bin/thanos github.com/thanos-io/thanos/cmd/thanos
+	$(call go_build,thanos) -tags slicelabels -o $(TOOLS)/bin/thanos github.com/thanos-io/thanos/cmd/thanos
 	$(call stamp,thanos)
 
 $(MIMIR_TOOLS):
 	$(call go_build,mimir) -o $(TOOLS)/bin/mimirtool github.com/grafana/mimir/cmd/mimirtool
 	$(call stamp,mimir)
+
+# The engines that only `make test-fleet` starts, in builds of their own.
+MIMIR_SERVER := $(call pin,mimir,mimirserver)
+VICTORIAMETRICS_TOOLS := $(call pin,victoriametrics)
+
+.PHONY: fleet-tools
+fleet-tools: $(PROMETHEUS_TOOLS) $(THANOS_TOOLS) $(MIMIR_TOOLS) $(MIMIR_SERVER) $(VICTORIAMETRICS_TOOLS) ## Build the engines of `make test-fleet`; needs Go
+
+$(MIMIR_SERVER):
+	$(call go_build,mimir) -o $(TOOLS)/bin/mimir github.com/grafana/mimir/cmd/mimir
+	$(call stamp,mimirserver)
+
+# Named apart from Debian's, which are the floor. Without cgo, as their releases are built for a machine without glibc.
+$(VICTORIAMETRICS_TOOLS): export CGO_ENABLED = 0
+$(VICTORIAMETRICS_TOOLS):
+	$(foreach program,victoria-metrics vmalert,$(call go_build,victoriametrics) -o $(TOOLS)/bin/$(program)-current github.com/VictoriaMetrics/VictoriaMetrics/app/$(program) &&) true
+	$(call stamp,victoriametrics)
 
 $(PINT_TOOLS):
 	$(call go_build,pint) -o $(TOOLS)/bin/pint github.com/cloudflare/pint/cmd/pint

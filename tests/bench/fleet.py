@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,18 +100,30 @@ def serving(page: Page) -> Iterator[str]:
     met: set[str] = set()
     past = page.past()
 
+    def answer(service: str) -> bytes:
+        if service in met:
+            return page.at_second(int(time.time()))
+        met.add(service)
+        return past
+
+    with exposing(answer) as address:
+        yield address
+
+
+@contextmanager
+def exposing(answer: Callable[[str], bytes]) -> Iterator[str]:
+    """Answer scrapes of ``?service=NAME`` with the exposition that ``answer`` has for it; yield host and port."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            service = parse_qs(urlsplit(self.path).query)["service"][0]
-            body = page.at_second(int(time.time())) if service in met else past
+            body = answer(parse_qs(urlsplit(self.path).query)["service"][0])
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-            met.add(service)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
             pass

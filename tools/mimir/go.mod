@@ -21,7 +21,10 @@ replace (
 	github.com/twmb/franz-go/pkg/kadm => github.com/twmb/franz-go/pkg/kadm v1.17.2
 )
 
-tool github.com/grafana/mimir/cmd/mimirtool
+tool (
+	github.com/grafana/mimir/cmd/mimir
+	github.com/grafana/mimir/cmd/mimirtool
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -1,0 +1,201 @@
+"""What a fleet costs the engines: CPU of ingestion and of the rules, memory, panels; and the layer above ten shards.
+
+    python tests/bench/fleet_cost.py [--engines NAME...] [--services N...] [--scrapes SECONDS...] [--record]
+
+CPU, never the clock: other work on the machine stretches only the clock. ``--record`` writes docs/scale.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "deploy"), str(TESTS.parent / "tools")]
+
+from bench.fleet import Page, exposing, real_page, serving, targets
+from dashboards.database import Database
+from dashboards.grafana import chosen, interpolate, load, window
+from demo.processes import Server
+from fleet.engines import ENGINES, Engine, Setting, written
+from fleet.story import RULES, Past
+from markdown import table
+from report import measured_by, record
+from rules.scenario import groups_with
+
+SERVICES = (100, 1000)
+SCRAPES = (60, 15)
+ONLY_PROMETHEUS = ("prometheus-3",)
+MEASURED = ("prometheus-3", "victoria-metrics", "thanos")
+SETTLING_SECONDS = 60
+INGESTION_SECONDS = 120
+CYCLE_SECONDS = 240  # of the slowest groups but those of the week, which run once an hour
+SHARDS = 10
+EVERYBODY = 10_000
+HEADER = ("services", "engine", "scrapes", "ingestion", "rules", "memory", "a service", "slowest panel")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU in seconds a minute; memory of all processes in MiB."""
+
+    ingestion: float
+    rules: float
+    mib: float
+    slowest: tuple[float, str] = (0.0, "")
+
+
+def used(processes: Sequence[Server]) -> tuple[float, float]:
+    """CPU seconds since their start, and resident MiB, of all together."""
+    cpu = mib = 0.0
+    for server in processes:
+        folder = Path(f"/proc/{server.process.pid}")
+        ticks = folder.joinpath("stat").read_text().rpartition(")")[2].split()[11:13]
+        cpu += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        mib += int(folder.joinpath("statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    return cpu, mib
+
+
+async def per_minute(processes: Sequence[Server], seconds: float) -> float:
+    """CPU seconds a minute, over so many seconds."""
+    before, begun = used(processes)[0], time.monotonic()
+    await asyncio.sleep(seconds)
+    return 60 * (used(processes)[0] - before) / (time.monotonic() - begun)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    name: str, fleet: Sequence[dict[str, Any]], scrape_seconds: int
+) -> AsyncIterator[tuple[Engine, Path]]:
+    """An engine that scrapes; and the file of its rules, which has none yet."""
+    with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
+        folder = Path(directory)
+        (folder / "nothing").mkdir()
+        rules = written(folder / "rules.yaml", {"groups": []})
+        # Nobody listens: alerts are the tests' matter.
+        setting = Setting(folder, Past([], folder / "nothing"), fleet, "127.0.0.1:9", rules, scrape_seconds)
+        async with ENGINES[name](setting) as engine:
+            yield engine, rules
+
+
+async def evaluated(engine: Engine, file: Path, rules: str) -> float:
+    """CPU seconds a minute with rules, once every group was evaluated twice."""
+    file.write_text(rules)
+    engine.processes[-1].process.send_signal(signal.SIGHUP)
+    await asyncio.sleep(2 * CYCLE_SECONDS)
+    return await per_minute(engine.processes, CYCLE_SECONDS)
+
+
+async def cost(page: Page, name: str, services: int, scrape_seconds: int) -> Cost:
+    with serving(page) as address:
+        async with started(name, targets(address, services), scrape_seconds) as (engine, file):
+            async with asyncio.timeout(600):
+                while sum((await engine.query("count(specdec_up)", time.time())).values()) < services:
+                    await asyncio.sleep(1)
+            await asyncio.sleep(SETTLING_SECONDS)
+            ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
+            both = await evaluated(engine, file, RULES.read_text())
+            memory = used(engine.processes)[1]
+            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url))))
+    return Cost(ingestion, both - ingestion, memory, slowest)
+
+
+def latencies(url: str) -> Iterator[tuple[float, str]]:
+    """Seconds that each panel's queries take one after the other, for all services where that can be chosen."""
+    source, now = Database(url, Path()), time.time()
+    for dashboard in load():
+        variables = chosen(dashboard, {}, source, now)
+        for panel in dashboard.panels:
+            begun = time.monotonic()
+            for target in panel.targets:
+                over = window(panel, target, now, dashboard.range_seconds)
+                expression = interpolate(target["expr"], variables, over.macros)
+                if target.get("instant"):
+                    source.instant(expression, over.end)
+                else:
+                    source.range(expression, over.start, over.end, over.step)
+            yield time.monotonic() - begun, str(panel)
+
+
+# --- The layer above the shards --------------------------------------------------------------------------------------
+
+
+def recorded(service: int) -> Iterator[str]:
+    """What a shard hands on of one service, two replicas of it."""
+    labels = f'cluster="eu-1",namespace="team-{service // 10:04}",inference_service="service-{service:05}"'
+    yield f'inference_service:specdec_verdict:enum{{{labels},model_name="llama"}} {3 if service % 50 else 0}\n'
+    yield f"inference_service:specdec_presence:enum{{{labels}}} {0 if service % 500 else 1}\n"
+    for pod in range(2):
+        own = f'{labels},pod="{service}-{pod}",instance="{service}-{pod}:10409",job="predictors"'
+        yield f"inference_service:specdec_replica:up{{{own}}} {1 if service % 500 else 0}\n"
+    if service % 500 == 0:
+        alert = f'{labels},alertname="SpecDecodeTargetDown",alertstate="firing",component="specdec",severity="critical"'
+        yield f"ALERTS{{{alert}}} 1\n"
+
+
+async def layer() -> Cost:
+    """The global layer over :data:`EVERYBODY` services, whose shards it reads once a minute."""
+    bodies = {
+        f"shard-{shard}": "".join(line for service in range(shard, EVERYBODY, SHARDS) for line in recorded(service))
+        for shard in range(SHARDS)
+    }
+    with exposing(lambda shard: bodies[shard].encode()) as address:
+        fleet = [{"targets": [address], "labels": {"__param_service": shard, "shard": shard}} for shard in bodies]
+        async with started(*ONLY_PROMETHEUS, fleet, 60) as (engine, file):
+            await asyncio.sleep(SETTLING_SECONDS)
+            ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
+            groups = {"groups": groups_with("{ layer: 'global' }")}
+            both = await evaluated(engine, file, written(file, groups).read_text())
+            return Cost(ingestion, both - ingestion, used(engine.processes)[1])
+
+
+def row(services: int, name: str, scrape_seconds: int, found: Cost) -> tuple[str, ...]:
+    seconds, panel = found.slowest
+    return (
+        f"{services:,}",
+        name,
+        f"{scrape_seconds} s",
+        f"{found.ingestion:.2f} s",
+        f"{found.rules:.2f} s",
+        f"{found.mib:,.0f} MiB",
+        f"{found.mib / services:.2f} MiB",
+        f"{seconds:.2f} s: {panel}" if panel else "",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engines", nargs="*", default=MEASURED, choices=MEASURED)
+    parser.add_argument("--services", nargs="*", type=int, default=SERVICES)
+    parser.add_argument("--scrapes", nargs="*", type=int, default=SCRAPES)
+    parser.add_argument("--layer", choices=("too", "only", "not"), default="too", help="the layer above the shards")
+    parser.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
+    arguments = parser.parse_args()
+    page = real_page()
+    rows = []
+    for services in () if arguments.layer == "only" else arguments.services:
+        for scrape_seconds in arguments.scrapes:
+            for name in arguments.engines:
+                found = asyncio.run(cost(page, name, services, scrape_seconds))
+                rows.append(row(services, name, scrape_seconds, found))
+                print(*rows[-1], sep="\t", flush=True)
+    if arguments.layer != "not":
+        rows.append(row(EVERYBODY, "the global layer", 60, asyncio.run(layer())))
+    print(table(HEADER, rows))
+    if arguments.record:
+        record(TESTS.parent / "docs" / "scale.md", "cost", HEADER, rows, measured_by("make bench-fleet ARGS=--record"))
+
+
+if __name__ == "__main__":
+    main()
