@@ -170,6 +170,7 @@ function(config, alerts)
       overrides: [
         g.named('What to do', {
           mappings: g.mappings({ ['%d' % state[0]]: [advice['%d' % state[0]], state[2]] for state in states }),
+          'custom.align': 'left',
           'custom.cellOptions': { type: 'color-background', mode: 'basic', wrapText: true },
         }),
       ],
@@ -281,9 +282,11 @@ function(config, alerts)
           ),
         ] + std.get(spec, 'sort', []),
         overrides: [
-          g.named('Service', { links: [common.toService], 'custom.width': 150 }),
-          g.named('Namespace', { 'custom.width': 100 }),
-          g.named('Cluster', { 'custom.width': 80 }),
+          g.named('Service', { links: [common.toService], 'custom.width': 130 }),
+          g.named('Namespace', { 'custom.width': 92 }),
+          g.named('Cluster', { 'custom.width': 70 }),
+          g.named('Model', { 'custom.width': 120 }),
+          g.named('Method', { 'custom.width': 80 }),
         ] + [
           g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
           for c in columns
@@ -299,7 +302,8 @@ function(config, alerts)
         'label_join(%s, "%s", "%s", %s)' % [expression, label, separator, std.join(', ', ['"%s"' % each for each in labels])];
       local column(name, texts=[]) =
         local target = common.series(query, name, '');
-        local which = joined('(\n  %s\n)' % promql.indent(target.expr), 'which', ' ', ['sli', 'reason', 'container']);
+        local which = 'label_replace(%s, "which", "", "which", " *")'
+                      % joined('(\n  %s\n)' % promql.indent(target.expr), 'which', ' ', ['sli', 'reason', 'container']);
         target + g.tableTarget(std.foldl(
           function(expression, text) joined(expression, text, '/', ['alertname', 'severity', 'reason', 'container']), texts, which
         ));
@@ -330,7 +334,7 @@ function(config, alerts)
         overrides: [
           g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 72, 'custom.align': 'left' }),
           g.named('Alert', { links: [common.toRunbook], 'custom.width': 200 }),
-          g.named('Which', { 'custom.width': 120 }),
+          g.named('Which', { 'custom.width': 140 }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
           g.named('What to do first', { mappings: common.ofAlerts('action') } + wrapped),
         ] + (

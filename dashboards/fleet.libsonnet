@@ -16,7 +16,7 @@ function(config, common)
       [
         'Status',
         'status',
-        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 128 },
+        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 },
         {},
         service,  // a service that cannot be read has no model
       ],
@@ -25,16 +25,10 @@ function(config, common)
       [
         'Speed-up',
         'speedup',
-        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
+        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 80 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
       ],
-      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 96 })],
-      [
-        'Basis',
-        'break_even_measured',
-        narrow({ mappings: g.mappings({ '1': ['measured', null], '0': ['assumed', null] }), 'custom.width': 80 }),
-      ],
-      ['Length', 'acceptance_length', narrow({ decimals: 2, 'custom.width': 62 })],
+      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 90 })],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 90 })],
       ['TPOT', 'latency_mean', narrow(), tpot],
       [
         'Of base',
@@ -42,7 +36,6 @@ function(config, common)
         narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.policy.latency.slower_ratio, 'red']])),
         tpot,
       ],
-      ['P99', 'latency_quantile', narrow(), { sli: 'tpot', quantile: '0.99' }],
       ['Running', 'requests_running', narrow({ decimals: 0 })],
       ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
       ['Age', 'data_age', narrow({ 'custom.width': 80 } + colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
@@ -53,8 +46,7 @@ function(config, common)
       title: 'Services',
       about: 'What hurts comes first: services with a critical alert, then those with a warning, and among these the worst '
              + 'status: no metrics, broken, harmful, not paying off, slower. The name links to the dashboard of the service. '
-             + 'Speed-up: measured. Basis: of break-even. TPOT: mean time per output token, and its ratio to the baseline. P99: of '
-             + 'the same latency. Age: age of the data.',
+             + 'Speed-up: measured. TPOT: mean time per output token, and its ratio to the baseline. Age: age of the data.',
       no_data: nothing.exporter,
       w: 24,
       h: 12,

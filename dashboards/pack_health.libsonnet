@@ -17,6 +17,7 @@ function(config, common)
   local ofTarget(title, name, properties={}, labels={}) = [title, name, properties, labels, service];
   local read = [
     ofTarget('Reads ' + collector, 'collector_' + collector, {
+      'custom.width': 108,
       mappings: common.yesNo('yes', 'no'),
       'custom.cellOptions': { type: 'color-text' },
     })
@@ -84,8 +85,8 @@ function(config, common)
       ], open=true),
       g.row('Rules, baselines, buckets', [
         graph('Rules: duration / interval, and missed evaluations', [
-          series('rules_busy', 'busy: {{rule_group}}'),
-          series('rules_missed', 'missed: {{rule_group}}'),
+          series('rules_busy', 'duration / interval of the slowest group', {}, 'max'),
+          series('rules_missed', 'missed evaluations of all groups', {}, 'sum'),
         ], {
           about: 'This panel shows all services.',
           overrides: [
@@ -99,8 +100,8 @@ function(config, common)
         }),
         common.servicesTable(query, [
           ['Mean', 'latency_baseline', {}, {}, level + ['sli', 'baseline_source']],
-          ['Requests', 'requests_baseline', { unit: 'none', decimals: 0 }],
-        ] + (if with_exporter then [['Age of the file', 'baseline_age', {}, {}, level]] else []), {
+          ['Requests', 'requests_baseline', { unit: 'none', decimals: 0, 'custom.width': 84 }],
+        ] + (if with_exporter then [['Age', 'baseline_age', {}, {}, level]] else []), {
           title: 'Baselines',
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '
                  + 'large enough. Record a file again after a change of model, hardware or release.',
@@ -109,14 +110,14 @@ function(config, common)
           h: 9,
         }, more=[['sli', 'Latency'], ['baseline_source', 'Source']], rows=level + ['sli']),
         common.servicesTable(query, [
-          ['Bounds ' + sli, 'bounds', { decimals: 0 }, { sli: sli }]
+          [sli, 'bounds', { decimals: 0, 'custom.width': 50 }, { sli: sli }]
           for sli in slis
         ] + [
           ['Mixed', 'buckets_mixed', { decimals: 1 } + colored([[null, 'text'], [0.0001, 'orange']])],
           ['Inconsistent', 'inconsistency', { decimals: 2 } + colored([[null, 'text'], [0.0001, 'orange']])],
         ], {
           title: 'Buckets and counters',
-          about: 'Quantiles of services with different bucket sets are not comparable. Mixed: replicas of a service differ in '
+          about: 'tpot, ttft, e2e: bucket boundaries of each latency. Quantiles of services with different bucket sets are not comparable. Mixed: replicas of a service differ in '
                  + 'buckets. Inconsistent: accepted tokens by position do not add up to all accepted tokens.',
           runbook: 'SpecDecodeDataUntrusted',
           no_data: nothing.predictor,

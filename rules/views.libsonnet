@@ -159,15 +159,6 @@ function(config, source, signals, narrow)
       label: 'basis',
       by: byBasis(signals.acceptance_length_min.expr, source.measured('min', 'break_even_acceptance_length')),
     },
-    break_even_measured: {
-      unit: 'short',
-      help: 'Whether break-even is measured (1) or assumed (0).',
-      expr: promql.firstOf(
-        (if with_exporter then ['0 * %s + 1' % signals.break_even.expr] else [])
-        + ['0 * ' + signals.acceptance_min.record],
-        level
-      ),
-    },
     concurrency: {
       unit: 'short',
       help: 'Requests in decode at a time, per engine: seconds of step latency per second (Little).',
