@@ -32,7 +32,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool prometheus prometheus-alertmanager vmalert chromedriver logrotate
+	tests/debian.sh promtool prometheus prometheus-alertmanager vmagent vmalert chromedriver logrotate
 	@mkdir -p $(TOOLS) && touch $@
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.
@@ -114,17 +114,17 @@ bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated record
 bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
 	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
-soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/reliability.md
+soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/evidence/reliability.md
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory $(ARGS)
 
 MINUTES ?= 60
-fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/reliability.md
+fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/evidence/reliability.md
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
 
 soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200) $(ARGS)
 
-soak-tail: $(VENV)/.dev ## Every scheme of rotation and real rotators for MINUTES; ARGS=--record writes docs/reliability.md
+soak-tail: $(VENV)/.dev ## Every scheme of rotation and real rotators for MINUTES; ARGS=--record writes docs/evidence/reliability.md
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.tail --minutes $(MINUTES) $(ARGS)
 soak-tail: MINUTES = 10
 

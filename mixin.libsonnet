@@ -3,5 +3,6 @@
 // and import it as it is, or override keys of its config.libsonnet files:
 //   (import 'github.com/specdec-exporter/specdec-exporter/mixin.libsonnet') + { _config+:: { source: 'vllm' } }
 (import 'rules/config.libsonnet') + (import 'rules/rules.libsonnet') + (import 'rules/rulers.libsonnet')
++ (import 'rules/scraping.libsonnet')
 + (import 'alertmanager/config.libsonnet') + (import 'alertmanager/alertmanager.libsonnet')
 + (import 'dashboards/dashboards.libsonnet')

@@ -37,7 +37,7 @@ function(config, alerts)
     // `one`: the dashboard is about one service. `more`: variables between service and model.
     variables(one, more=[]):: [
       g.datasourceVariable('Data source'),
-      g.variable('cluster', 'Cluster', values(services, 'cluster'), true),
+      g.variable('cluster', 'Cluster', values(services, 'cluster'), true) + (if config.show_multi_cluster then {} else { hide: 2 }),
       g.variable('namespace', 'Namespace', values(services + '{' + chain(['cluster']) + '}', 'namespace'), true),
       serviceVariable('inference_service', 'Service', !one),
     ] + more + [
@@ -350,8 +350,8 @@ function(config, alerts)
       g.dashboard({
         uid: uids[name],
         tags: config.dashboard_tags,
-        refresh: config.dashboard_refresh,
-        from: config.dashboard_from,
+        refresh: '1m',
+        from: 'now-6h',
         links: common.links(name),
       } + spec),
   }

@@ -9,6 +9,10 @@
     // model (only the log has them) and baseline files are missing. Both sources record the same names.
     source: 'exporter',
 
+    // Which rules this ruler evaluates. 'all': everything. Where several Prometheus share the services (docs/scale.md), each of
+    // them has 'shard': all rules of a service. One above them has 'global': the alert about many services, and sums over all.
+    layer: 'all',
+
     // Thresholds, in general and by method. Keys of `methods` are the exporter's names of the methods.
     policy: import '../exporter/specdec_exporter/speculation/policy.json',
 
@@ -93,7 +97,7 @@
 
     // Alerts about acceptance need a difference of this many standard errors (a one-sided normal quantile). By chance, one look in
     // 200 exceeds 2.58. They look for minutes before they fire, so fewer than 1 in 1,000 are false where requests are
-    // independent. docs/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
+    // independent. docs/evidence/alert-quality.md tells of requests that are alike. Alerts about latency use the policy's
     // latency.z_score, as the exporter does.
     alert_z_score: 2.58,
 
@@ -178,8 +182,9 @@
     fleet_dashboard_uid: 'specdec-fleet',
     comparison_dashboard_uid: 'specdec-ab',
     dashboard_tags: ['specdec', 'vllm'],
-    dashboard_refresh: '1m',
-    dashboard_from: 'now-6h',
+
+    // false hides the variable `cluster`, where there is only one.
+    show_multi_cluster: true,
 
     // The sidecar of Grafana's Helm chart selects by the label, and can read the folder from the annotation.
     dashboard_config_map: {
@@ -200,6 +205,7 @@
     },
 
     assert std.member(['exporter', 'vllm'], config.source) : "source must be 'exporter' or 'vllm', not '%s'" % config.source,
+    assert std.member(['all', 'shard', 'global'], config.layer) : "layer must be 'all', 'shard' or 'global', not '%s'" % config.layer,
     assert config.short_window_seconds >= 4 * config.scrape_interval_seconds :
            'short_window_seconds must hold four scrapes',
     assert config.evaluation_interval_seconds * 2 <= config.short_window_seconds :

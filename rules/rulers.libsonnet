@@ -1,5 +1,5 @@
 // The rules for rulers that are not Prometheus, and as objects of Kubernetes: the rendered groups with less in them.
-// docs/rulers.md says how to load each.
+// docs/load-the-pack.md says how to load each.
 local promql = import 'promql.libsonnet';
 
 {

@@ -22,7 +22,8 @@ function(config, narrow={ target: config.selector, place: config.selector, alert
     + (import 'signals/baselines.libsonnet')(config, source, signals, name)
     + (import 'signals/regression.libsonnet')(config, source, signals, name)
     + (import 'signals/gain.libsonnet')(config, source, signals, name)
-    + (import 'signals/verdict.libsonnet')(config, source, signals, name);
+    + (import 'signals/verdict.libsonnet')(config, source, signals, name)
+    + (import 'signals/fleet.libsonnet')(config, source, signals, name);
 
   // Hidden: only dashboards read views, so rules need not render them.
   signals { views:: (import 'views.libsonnet')(config, source, signals, narrow) }

@@ -40,7 +40,7 @@ for tool in "$@"; do
     if [ "$tool" != python3-venv ] && command -v "$tool" >/dev/null; then continue; fi
     case $tool in
         promtool | prometheus) unpack prometheus usr/bin/promtool usr/bin/prometheus ;;
-        vmalert | victoria-metrics) unpack victoria-metrics usr/bin/vmalert usr/bin/victoria-metrics ;;
+        vmagent | vmalert | victoria-metrics) unpack victoria-metrics usr/bin/{vmagent,vmalert,victoria-metrics} ;;
         amtool | prometheus-alertmanager) # the server does not start without its default templates
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;

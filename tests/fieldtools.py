@@ -21,6 +21,7 @@ FROM_DEBIAN = {
     "prometheus": "prometheus",
     "amtool": "prometheus-alertmanager",
     "prometheus-alertmanager": "prometheus-alertmanager",
+    "vmagent": "vmagent",
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
     "chromedriver": "chromedriver",

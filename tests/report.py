@@ -11,13 +11,13 @@ from pathlib import Path
 from fieldtools import ROOT
 from markdown import filled, table
 
-DOCS = ROOT / "docs"
+EVIDENCE = ROOT / "docs" / "evidence"
 
 
 def recording(description: str | None) -> argparse.ArgumentParser:
     """A command line with ``--record``, without which a table is only printed."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--record", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--record", action="store_true", help="write the table into docs/evidence/")
     return parser
 
 
@@ -47,6 +47,8 @@ class Transcript:
             print(f"\n{name}\n{table([*rows[0]], [[*row.values()] for row in rows])}")
 
     def write(self, page: Path, above: str = "") -> None:
-        """Put all of them into a page."""
+        """Put those into a page that it has markers for."""
+        text = page.read_text()
         for name, rows in self._tables.items():
-            record(page, name, [*rows[0]], [[*row.values()] for row in rows], above)
+            if f"<!-- generated: {name} -->" in text:
+                record(page, name, [*rows[0]], [[*row.values()] for row in rows], above)

@@ -29,13 +29,13 @@ _SECTIONS = {
     "--predictor.log-state": "#the-position-file",
     "--baseline.file": "record-and-compare.md",
 }
-# First part of a flag -> where its setting is in the file, and the defaults there.
-_SETTINGS: dict[str, tuple[str, msgspec.Struct]] = {
-    "web": ("web.", WebSettings()),
-    "log": ("log.", OwnLogSettings()),
-    "predictor": ("predictors[].", PredictorSettings()),
-    "baseline": ("predictors[].", PredictorSettings()),
-    "window": ("", Settings()),
+# First part of a flag -> the defaults of its settings.
+_SETTINGS: dict[str, msgspec.Struct] = {
+    "web": WebSettings(),
+    "log": OwnLogSettings(),
+    "predictor": PredictorSettings(),
+    "baseline": PredictorSettings(),
+    "window": Settings(),
 }
 # Flags whose setting has another name.
 _KEYS = {"--baseline.file": "baseline", "--window": "window"}
@@ -43,7 +43,7 @@ _KEYS = {"--baseline.file": "baseline", "--window": "window"}
 
 def configuration_page(page: str) -> str:
     """Return the page with the table of the flags of ``serve``."""
-    header = ("Flag", "Environment", "In the file", "Default", "Meaning")
+    header = ("Flag", "Default", "Meaning")
     return filled(page, {"flags": table(header, map(_serve_row, _options("serve")))})
 
 
@@ -61,15 +61,12 @@ def _flag(option: click.Option) -> str:
 
 def _serve_row(option: click.Option) -> tuple[str, ...]:
     flag = _flag(option)
-    environment = f"`{option.envvar}`" if option.envvar else "-"
     meaning = _meaning(option)
     if section := _SECTIONS.get(flag):
         meaning += f" [More]({section})."
-    prefix, settings = _SETTINGS.get(flag.removeprefix("--").partition(".")[0], ("", None))
-    if settings is None:
-        return (f"`{flag}`", environment, "-", _value(option, None), meaning)
-    key = _key(flag, settings)
-    return (f"`{flag}`", environment, f"`{prefix}{key}`", _value(option, getattr(settings, key)), meaning)
+    settings = _SETTINGS.get(flag.removeprefix("--").partition(".")[0])
+    default = None if settings is None else getattr(settings, _key(flag, settings))
+    return (f"`{flag}`", _value(option, default), meaning)
 
 
 def _key(flag: str, settings: msgspec.Struct) -> str:

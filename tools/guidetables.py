@@ -1,4 +1,4 @@
-"""``docs/guides.md``: what three guides ask for and where it is done, from ``docs/guides.yaml``.
+"""``docs/evidence/guides.md``: how much of what three guides ask for is done, from ``guides.yaml`` beside it.
 
 ``make render`` writes it. Every place that a row names must exist, or the page is not made.
 """
@@ -22,7 +22,7 @@ from specdec_exporter.predictor.facts.failures import load_failures
 from specdec_exporter.predictor.versions import WARNINGS
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDES = Path("docs") / "guides.md"
+GUIDES = Path("docs") / "evidence" / "guides.md"
 
 
 Status = Literal["works", "partly", "missing", "outside"]
@@ -45,18 +45,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 @cache
 def load_guides() -> dict[str, tuple[Row, ...]]:
     """Return the rows by guide."""
-    return msgspec.yaml.decode((ROOT / "docs" / "guides.yaml").read_bytes(), type=dict[str, tuple[Row, ...]])
+    return msgspec.yaml.decode((ROOT / GUIDES).with_suffix(".yaml").read_bytes(), type=dict[str, tuple[Row, ...]])
 
 
 def guides_page(page: str) -> str:
-    """Return the page with its tables anew. Raises ValueError for a place that does not exist."""
+    """Return the page with its table anew. Raises ValueError for a place that does not exist."""
     guides = load_guides()
-    header = ("", "What it asks for", "", "Where")
-    tables = {
-        f"guide {name}": table(header, [(row.id, row.item, row.status, _where(row)) for row in rows])
-        for name, rows in guides.items()
-    }
-    return filled(page, tables | {"guide counts": _counts(guides)})
+    for row in (row for rows in guides.values() for row in rows):
+        for place in row.where:
+            _check(row.id, *place.split(" ", 1))
+    return filled(page, {"guide counts": _counts(guides)})
 
 
 def _counts(guides: dict[str, tuple[Row, ...]]) -> str:
@@ -69,19 +67,9 @@ def _counts(guides: dict[str, tuple[Row, ...]]) -> str:
     return table(("Guide", "Rows", *columns), [*rows, ("all", *total)])
 
 
-def _where(row: Row) -> str:
-    return ", ".join(filter(None, (*(_link(row.id, *each.split(" ", 1)) for each in row.where), row.reason)))
-
-
-def _link(row: str, kind: str, name: str) -> str:
-    exists, text = _KINDS[kind]
-    if not exists(name):
-        raise ValueError(f"docs/guides.yaml, {row}: there is no {kind} {name}")
-    return text.format(name=name, file=_from_docs(name))
-
-
-def _from_docs(name: str) -> str:
-    return name.removeprefix("docs/") if name.startswith("docs/") else f"../{name}"
+def _check(row: str, kind: str, name: str) -> None:
+    if not _KINDS[kind](name):
+        raise ValueError(f"guides.yaml, {row}: there is no {kind} {name}")
 
 
 @cache
@@ -101,18 +89,15 @@ def _read(path: str) -> str:
 
 _FACTS = frozenset(fact.code for fact in known_facts())
 _FAILURES = frozenset(load_failures())
-# What a row may name: whether it exists, and how it is shown.
-_KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "command": (lambda name: name in COMMANDS, "`{name}`"),
-    "family": (lambda name: f"`{name}`" in _read("docs/metrics.md"), "[`{name}`](metrics.md)"),
-    "alert": (
-        lambda name: f"- alert: {name}\n" in _read("rules/rendered/specdec.rules.yaml"),
-        "[{name}](../rules/runbooks/{name}.md)",
-    ),
-    "panel": (lambda name: name in _panels(), "panel *{name}*"),
-    "fact": (lambda name: name in _FACTS, "[`{name}`](facts.md)"),
-    "failure": (lambda name: name in _FAILURES, "[`{name}`](facts.md)"),
-    "warning": (lambda name: name in WARNINGS, "[`{name}`](metrics.md)"),
-    "page": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
-    "path": (lambda name: (ROOT / name).is_file(), "[{name}]({file})"),
+# What a row may name, and whether it exists.
+_KINDS: dict[str, Callable[[str], bool]] = {
+    "command": lambda name: name in COMMANDS,
+    "family": lambda name: f"`{name}`" in _read("docs/metrics.md"),
+    "alert": lambda name: f"- alert: {name}\n" in _read("rules/rendered/specdec.rules.yaml"),
+    "panel": lambda name: name in _panels(),
+    "fact": lambda name: name in _FACTS,
+    "failure": lambda name: name in _FAILURES,
+    "warning": lambda name: name in WARNINGS,
+    "page": lambda name: (ROOT / name).is_file(),
+    "path": lambda name: (ROOT / name).is_file(),
 }

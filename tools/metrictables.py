@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from markdown import filled, table
-from specdec_exporter.predictor.versions import WARNINGS, releases_in_words
 from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
@@ -20,43 +20,39 @@ from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"
 _LABELS = {ENGINE: "engine", MODEL: "model", SERVICE: "service", (): ""}
-# Name of a table -> the title of its last column, and the groups of families in it.
+# Name of a table -> the title of its last column, if it has one, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "copied": ("Also absent", (COPIED,)),
     "derived": ("Absent", (DERIVED, WINDOWS)),
-    "log": ("Absent", (LOG,)),
-    "predictor": ("Absent", (PREDICTOR, PREDICTOR_LOG, POLICY)),
+    "log": ("", (LOG,)),
+    "predictor": ("", (PREDICTOR, PREDICTOR_LOG, POLICY)),
     "benefit": ("Absent", (BENEFIT,)),
-    "load": ("Also absent", (LOAD,)),
-    "baseline": ("Also absent", (BASELINE,)),
-    "scrapes": ("Absent", (SCRAPE, READER)),
-    "exporter": ("Absent", (EXPORTER, PROCESS)),
+    "load": ("", (LOAD,)),
+    "baseline": ("", (BASELINE,)),
+    "scrapes": ("", (SCRAPE, READER)),
+    "exporter": ("", (EXPORTER, PROCESS)),
 }
 
 
 def metrics_page(page: str) -> str:
     """Return the page with every table anew between its markers."""
-    tables = {name: _families(absent, groups) for name, (absent, groups) in FAMILIES.items()}
+    tables = {name: _families(name, absent, groups) for name, (absent, groups) in FAMILIES.items()}
     tables["states"] = table(
         ("State", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in STATES.items())
     )
     tables["reasons"] = table(("Reason", "Meaning"), ((f"`{name}`", meaning) for name, meaning in REASONS.items()))
-    tables["warnings"] = table(
-        ("Warning", "Releases", "Meaning", "What to do"),
-        (
-            (f"`{code}`", releases_in_words(warning.since, warning.until), warning.meaning, warning.action)
-            for code, warning in WARNINGS.items()
-        ),
-    )
     return filled(page, tables)
 
 
-def _families(absent: str, groups: Iterable[Group[Any]]) -> str:
-    rows = [_family(group, family) for group in groups for family in group.families]
+def _families(name: str, absent: str, groups: Iterable[Group[Any]]) -> str:
+    rows = [_family(name, group, family) for group in groups for family in group.families]
     return table(("Family", "Type", "Labels", "Meaning", "Source", absent), rows)
 
 
-def _family(group: Group[Any], family: Family[Any]) -> tuple[str, ...]:
+def _family(table_name: str, group: Group[Any], family: Family[Any]) -> tuple[str, ...]:
+    """A row. Only the first sentence of the meaning, because ``/metrics`` has all of it."""
     labels = ", ".join(filter(None, (_LABELS[group.labels], *(f"`{label}`" for label in family.labels))))
-    texts = (family.meaning, family.source, family.absent or group.absent)
+    meaning = re.split(r"(?<=\.) (?=[A-Z`])", family.meaning, maxsplit=1)[0]
+    source = family.source if table_name == "copied" else ""
+    texts = (meaning, source, (family.absent or group.absent) if FAMILIES[table_name][0] else "")
     return (f"`{family.name}`", family.type, labels, *(filled_in(text, WINDOW) for text in texts))

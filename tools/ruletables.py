@@ -94,14 +94,17 @@ def verdicts(policy: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
 
 
 def methods(policy: Mapping[str, Any]) -> str:
-    """Return the table of acceptance thresholds by method."""
+    """Return the table of acceptance thresholds: methods with limits of their own, by these, then all others."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    usual = _limits({}, policy)
+    for name, own in policy["methods"].items():
+        alike.setdefault(_limits(own, policy), []).append(f"`{name}`")
+    rows = [(", ".join(names), *limits) for limits, names in alike.items() if limits != usual]
+    return table(("Method", "Minimum", "Watch level"), [*rows, ("any other, or not known", *usual)])
 
-    def row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:
-        limits = [f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch")]
-        return name, *limits
 
-    rows = [row("any other, or not known", {}), *(row(f"`{name}`", own) for name, own in policy["methods"].items())]
-    return table(("Method", "Minimum", "Watch level"), rows)
+def _limits(own: Mapping[str, Any], policy: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch"))
 
 
 def with_numbers(text: str, config: Mapping[str, Any]) -> str:

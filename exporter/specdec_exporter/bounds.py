@@ -1,7 +1,7 @@
 """How much the exporter takes in of what others send: one number for each thing.
 
-Beside each number stand what it limits and what happens beyond it: docs/reliability.md shows these remarks. What is
-left out or summed is counted in ``specdec_exporter_dropped_total{what}``.
+Beside each number stand what it limits and what happens beyond it. What is left out or summed is counted in
+``specdec_exporter_dropped_total{what}``.
 """
 
 from __future__ import annotations

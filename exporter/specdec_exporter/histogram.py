@@ -51,6 +51,17 @@ class Histogram(msgspec.Struct, frozen=True):
         index = bisect_left(self.counts, share * self.count)
         return self.bounds[index - 1] if index else 0.0, self.bounds[index]
 
+    def tail(self, share: float) -> Histogram:
+        """Return it from the bucket of the ``share`` quantile on: without bounds that hold less, or more than all.
+
+        The bound below stays, for who interpolates. An empty histogram stays as it is.
+        """
+        if not self.count:
+            return self
+        first = max(bisect_left(self.counts, share * self.count) - 1, 0)
+        last = min(bisect_left(self.counts, self.count) + 1, len(self.bounds) - 1)
+        return Histogram((*self.bounds[first:last], math.inf), (*self.counts[first:last], self.count), self.sum)
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return label ``le`` and count of each bucket."""
         return list(zip(map(le, self.bounds), self.counts, strict=True))

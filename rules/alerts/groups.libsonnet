@@ -3,10 +3,17 @@
 function(config, signals)
   local alert = (import 'alert.libsonnet')(config, signals);
   local fleet = (import 'fleet.libsonnet')(config, signals, alert);
+  // The global layer has the records of all shards and no raw series: it tells of many services and watches itself.
+  local everywhere = ['SpecDecodeManyServices', 'SpecDecodeRulesLagging'];
+  local here(rule) = {
+    all: true,
+    shard: rule.alert != 'SpecDecodeManyServices',
+    global: std.member(everywhere, rule.alert),
+  }[config.layer];
   local group(name, interval_seconds, rules) = {
     name: 'specdec-' + name,
     interval_seconds:: interval_seconds,
-    rules: [alert.new(rule) for rule in rules],
+    rules: [alert.new(rule) for rule in rules if here(rule)],
   };
   local now = config.evaluation_interval_seconds;
   local slow = config.slow_interval_seconds;

@@ -29,6 +29,8 @@ function(config, signals, alert)
   [
     down({
       severity: 'critical',
+      // Of a shard, the global layer hears some seconds later, and its page for many services must come first.
+      for_seconds: if config.layer == 'shard' then 2 * config.evaluation_interval_seconds else 0,
       // The second outage within half an hour is a loop, which has a page of its own.
       expr: |||
         %(presence)s == 1

@@ -1,5 +1,5 @@
 // Which signals are recorded, in which group and how often. Rules of a group run in order, so a rule stands below the rules
-// that it reads. Values from other groups may be one interval old.
+// that it reads. Values from other groups may be one interval old. In layers, the records of a service are the shards'.
 function(config, signals)
   local rule(signal) = { record: signal.record, expr: signal.expr };
   local bySli(signal, slis=std.objectFields(signal.by_sli)) =
@@ -22,7 +22,10 @@ function(config, signals)
   // minute find them. When an evaluation is lost, these alerts wait for the next one and begin their `for` again.
   local slow = config.slow_interval_seconds;
 
-  std.filter(function(group) group.rules != [], [
+  // The global layer only adds up what the shards have recorded.
+  if config.layer == 'global' then [
+    group('fleet', now, [rule(signals[s]) for s in ['fleet_verdicts', 'fleet_replicas_up', 'fleet_alerts']]),
+  ] else std.filter(function(group) group.rules != [], [
     group('speculation', now, [
       rule(signals[s])
       for s in [

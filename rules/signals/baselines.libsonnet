@@ -365,7 +365,20 @@ function(config, source, signals, name)
         // Only the exporter reads files.
         [all[origin] for origin in std.objectFields(all) if origin != 'pinned' || config.source == 'exporter'],
       by_sli: {
-        [sli]: 'histogram_quantile(\n  0.99,\n  1 - (\n    %s\n  )\n) >= 0' % promql.indent(promql.firstOf(shares(sli), level), 4)
+        [sli]: |||
+          histogram_quantile(
+            0.99,
+            1 - (
+              %(shares)s
+            )
+            or
+            label_replace(1 + 0 * max by (%(labels)s) (%(mean)s), "le", "+Inf", "", "")
+          ) >= 0
+        ||| % {
+          shares: promql.indent(promql.firstOf(shares(sli), level), 4),
+          labels: promql.list(level),
+          mean: name('latency_seconds', 'mean_baseline') + '{sli="%s"}' % sli,
+        }
         for sli in slis
       },
     },

@@ -7,10 +7,15 @@ function(config, source, signals, name)
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
   local min_requests = 50;  // of an hour
+  // A whole request is history only where nothing else tells decoding: it takes as long as its answer.
+  local unlessBetter(sli) = if sli != 'e2e' then '' else '\nunless %(on)s\n%(requests)s{sli="tpot"}' % {
+    on: on,
+    requests: signals.requests.record,
+  };
 
-  // The bucket boundaries that history keeps. vLLM has twenty for time per output token. Most of them are above a fifth of a second
-  // per token: no service with readers has a limit there, and each boundary is one more series per service.
-  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([01].*|20*)|[+]Inf"'] else [];
+  // The bucket boundaries that history keeps: each is one more series per service. +Inf holds every request. vLLM has twenty for
+  // time per output token. Most of them are above a fifth of a second: no service with readers has a limit there.
+  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([01].*|20*)"'] else ['le!="+Inf"'];
 
   // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
   local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n(%(epoch)s or %(on)s %(services)s)' % {
@@ -64,10 +69,11 @@ function(config, source, signals, name)
       unit: 's',
       help: 'Mean latency of an hour with enough requests, by epoch. Not of one in a regression that lasts.',
       by_sli: {
-        [sli]: usual('%(sum)s\n/\n(%(requests)s >= %(min_requests)d)' % {
+        [sli]: usual('%(sum)s\n/\n(%(requests)s >= %(min_requests)d)%(unless)s' % {
           sum: source.histogram('increase', sli, 'sum', hour),
           requests: source.histogram('increase', sli, 'count', hour),
           min_requests: min_requests,
+          unless: unlessBetter(sli),
         })
         for sli in std.objectFields(config.slis)
       },
@@ -76,20 +82,15 @@ function(config, source, signals, name)
       record: name('latency', 'cdf', hour),
       unit: 'percentunit',
       help: 'Share of the requests of an hour within each bucket boundary, by epoch. Only boundaries that hold at least half of them.',
-      local share(sli, better_slis) =
-        usual('%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
+      by_sli: {
+        [sli]: usual('%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
           within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
           on: on,
           requests: source.histogram('increase', sli, 'count', hour),
           min_requests: min_requests,
-          unless: std.join('', [
-            '\nunless %(on)s\n%(requests)s{sli="%(sli)s"}' % { on: on, requests: signals.requests.record, sli: better }
-            for better in better_slis
-          ]),
-        }),
-      by_sli: {
-        [config.history_tail_slis[i]]: share(config.history_tail_slis[i], config.history_tail_slis[:i])
-        for i in std.range(0, std.length(config.history_tail_slis) - 1)
+          unless: unlessBetter(sli),
+        })
+        for sli in config.history_tail_slis
       },
     },
   }

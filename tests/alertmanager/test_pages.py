@@ -1,10 +1,11 @@
-"""What people are sent: rendered by amtool from alerts that the rules really make, and shown in docs/pages.md."""
+"""What people are sent: rendered by amtool from alerts that the rules really make, and kept in messages.txt."""
 
 from __future__ import annotations
 
 import dataclasses
 import html.parser
 import json
+import re
 import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,8 @@ from fieldtools import ROOT
 from rules.scenario import Case, Phase, pinned, service, slower
 from rules.test_descriptions import SLIS, USUAL
 
-PAGES = ROOT / "docs" / "pages.md"
+MESSAGES = Path(__file__).parent / "messages.txt"
+README = ROOT / "alertmanager" / "README.md"
 GROUP_BY: list[str] = document(FRAGMENT.name)["route"]["routes"][0]["group_by"]
 INHIBITION = document(FRAGMENT.name)["inhibit_rules"]
 
@@ -35,13 +37,6 @@ HARM = Case(
     )
     + pinned(60, USUAL),
 )
-INTRODUCTION = """# What a page says
-
-`amtool` makes these samples with [the templates](../alertmanager/templates/specdec.tmpl), from alerts that the rules
-raise over invented traffic. A test makes them anew. Each page says, in this order: how many alerts and where, what
-happened, the numbers, what users feel, what to do first, and where to read on. It leaves out alerts that others
-[silence](../alertmanager/README.md#what-silences-what).
-"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,20 +110,23 @@ def shown(text: str) -> str:
     return f"```text\n{text}\n```\n"
 
 
-def test_the_samples_in_the_docs_are_what_is_sent(render: Render, alerts: Alerts, pytestconfig: pytest.Config) -> None:
-    sections = [INTRODUCTION]
+def test_the_samples_are_what_is_sent(render: Render, alerts: Alerts, pytestconfig: pytest.Config) -> None:
+    sections = []
     for page in SAMPLES:
         data = group(page.alerts(*alerts), GROUP_BY)
         parts = [render(named(part), data) for part in page.parts]
         remark = f"{page.remark}\n\n" if page.remark else ""
-        sections.append(f"## {page.heading}\n\n{remark}" + "\n".join(shown(part) for part in parts))
+        sections.append(f"== {page.heading}\n\n{remark}" + "\n".join(shown(part) for part in parts))
     text = "\n".join(sections)
     if pytestconfig.getoption("--update-golden"):
-        PAGES.write_text(text, encoding="utf-8")
+        MESSAGES.write_text(text, encoding="utf-8")
 
     assert "<no value>" not in text
     assert "unknown" not in text
-    assert text == PAGES.read_text(encoding="utf-8")
+    assert text == MESSAGES.read_text(encoding="utf-8")
+    samples = re.findall(r"^```text\n.*?^```\n", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert samples
+    assert all(sample in text for sample in samples)
 
 
 class Links(html.parser.HTMLParser):

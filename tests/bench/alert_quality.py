@@ -3,7 +3,7 @@
     python tests/bench/alert_quality.py [--quick] [--seed N] [--rules FILE]
 
 Exits with 1 when a figure that must hold is missed, with 2 when the measuring itself failed. What is measured:
-docs/alert-quality.md.
+docs/evidence/alert-quality.md.
 """
 
 from __future__ import annotations

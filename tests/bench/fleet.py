@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from builders import CAPTURES
 from rulelint import series_types
 from running import exporter, predictor
+from specdec_exporter.histogram import Histogram
 
 CAPTURE = CAPTURES / "0.32.0-ngram-k5"
 # The capture saw 4 requests with 28 drafts. Every minute brings five times that: in 30 minutes enough for every guard.
@@ -140,11 +141,19 @@ async def _exposition() -> str:
 
 
 def _baselines(exposition: str) -> Iterator[str]:
-    """What the exporter serves of a baseline file, from its own histograms: the same buckets, without engine."""
+    """What the exporter serves of a baseline file, from its own histograms: the buckets of their tails."""
     for name in BASELINES:
-        for line in re.findall(rf"^specdec_{name}_seconds_(?:bucket|sum|count).*$", exposition, re.MULTILINE):
-            series, _, value = _without(line, "engine").rpartition(" ")
-            yield f"{series.replace('specdec_', 'specdec_baseline_', 1)} {1000 * float(value)}"
+        family = f"specdec_{name}_seconds"
+        found = dict(re.findall(rf'^{family}_bucket{{.*le="([^"]+)".*}} (\S+)$', exposition, re.MULTILINE))
+        if not found:
+            continue
+        (total,) = re.findall(rf"^{family}_sum{{.*}} (\S+)$", exposition, re.MULTILINE)
+        counts = tuple(1000 * float(count) for count in found.values())
+        served = Histogram(tuple(map(float, found)), counts, 1000 * float(total)).tail(0.9)
+        for le, count in served.buckets():
+            yield f'specdec_baseline_{name}_seconds_bucket{{model_name="tiny",le="{le}"}} {count}'
+        yield f'specdec_baseline_{name}_seconds_sum{{model_name="tiny"}} {served.sum}'
+        yield f'specdec_baseline_{name}_seconds_count{{model_name="tiny"}} {served.count}'
     yield 'specdec_baseline_requests_per_second{model_name="tiny"} 1000'
     yield 'specdec_baseline_requests_in_flight{model_name="tiny"} 1000'
     yield 'specdec_baseline_recorded_timestamp_seconds{model_name="tiny"} 1.7698608e+09'

@@ -2,7 +2,7 @@
 
     python tests/bench/run.py [--quick] [PART...]
 
-Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/benchmarks.md.
+Exits with 1 when a budget is missed, with 2 when a figure would mean nothing. The rows: docs/evidence/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ PARTS: dict[str, tuple[str, Callable[[Size], list[Row]]]] = {
     "memory": ("Serving: memory after a log, and over scrapes", _memory),
     "idle": ("Serving: idle", _idle),
     "ready": ("Serving: start", lambda _: asyncio.run(serving.measure_ready(_empty_log()))),
+    "many": ("Serving: many predictors", lambda _: asyncio.run(serving.measure_many(DIRECTORY))),
     "busy": ("Serving: many clients", lambda _: asyncio.run(serving.measure_busy(_empty_log()))),
 }
 

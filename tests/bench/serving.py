@@ -1,10 +1,12 @@
-"""``serve`` as a process: a big log, memory over many scrapes, CPU when idle, time to ready, and a busy server."""
+"""``serve`` as a process: a big log, memory, CPU when idle, time to ready, a busy server, many predictors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
+import json
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +19,7 @@ from bench.counting import ONE_ENGINE, count_up
 from bench.predictor_log import PredictorLog
 from bench.processes import ENVIRONMENT, TESTS, bytes_read, cpu_seconds, memory, run
 from bench.rows import BenchError, Row, figure
-from running import Exporter, exporter, predictor
+from running import Exporter, Predictor, exporter, predictor
 
 MEMORY_RATIO = 1.3  # of a minimal exporter over the same libraries
 # Python's allocator and the C library's move in steps of this order; a leak of one snapshot a scrape would be 5 MiB.
@@ -31,6 +33,10 @@ READY_RUNS = 7
 ATTEMPTS = 3
 BUSY_CLIENTS = 200  # half of them scrape without a pause, the others hold a request that they never end
 _BUSY_AFTER_SECONDS = 3.0
+MANY_PREDICTORS = (16, 256)
+MANY_SCRAPES = 20
+# CPU of a predictor and scrape, from few to many. Linear is 1.
+MANY_GROWTH = 1.5
 HEALTHY_SECONDS = 1.0
 HEALTHY_RUNS = 20
 
@@ -110,6 +116,29 @@ async def measure_busy(empty: Path) -> list[Row]:
     return [figure(what, [max(seconds)], "s", at_most=HEALTHY_SECONDS)]
 
 
+async def measure_many(directory: Path) -> list[Row]:
+    """What many predictors in one file cost: CPU and memory, each read anew for every scrape."""
+    rows: list[Row] = []
+    costs: dict[int, float] = {}
+    for number in MANY_PREDICTORS:
+        async with _serving_many(directory / "many.yaml", number) as running:
+            pid = running.process.pid
+            begun, slowest = cpu_seconds(pid), 0.0
+            for _ in range(MANY_SCRAPES):
+                asked = time.monotonic()
+                await running.get("/metrics", **SCRAPE_HEADERS)
+                slowest = max(slowest, time.monotonic() - asked)
+            costs[number] = 1000 * (cpu_seconds(pid) - begun) / MANY_SCRAPES / number
+            rows += [
+                figure(f"{number} predictors, a scrape", [costs[number]], "ms of CPU a predictor"),
+                figure(f"{number} predictors, the longest of {MANY_SCRAPES} scrapes", [slowest], "s"),
+                figure(f"{number} predictors, highest RSS", [memory(pid).peak], "MiB"),
+            ]
+    few, many = MANY_PREDICTORS
+    growth = costs[many] / costs[few]
+    return [*rows, figure(f"cost of a predictor / with {few}", [growth], "x", at_most=MANY_GROWTH)]
+
+
 def _best(what: str, tries: list[float], unit: str, at_most: float) -> Row:
     row = figure(what, [min(tries)], unit, at_most=at_most)
     if len(tries) == 1:
@@ -120,14 +149,7 @@ def _best(what: str, tries: list[float], unit: str, at_most: float) -> Row:
 @contextlib.asynccontextmanager
 async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
     """Run an exporter beside a stand-in whose counters go up with every fetch."""
-    capture = ONE_ENGINE.read_bytes()
-    factors = itertools.count(1)
-
-    async def answer(_request: web.Request) -> web.StreamResponse:
-        return web.Response(body=count_up(capture, next(factors)), headers=standing_in.headers)
-
-    async with predictor() as standing_in:
-        standing_in.answer = answer
+    async with _counting_predictor() as standing_in:
         arguments = (
             f"--predictor.url={standing_in.url}",
             f"--predictor.log-path={log_path}",
@@ -135,6 +157,41 @@ async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
         )
         async with exporter(*arguments, stdin=None, **ENVIRONMENT) as running:
             yield running
+
+
+@contextlib.asynccontextmanager
+async def _serving_many(config: Path, number: int) -> AsyncIterator[Exporter]:
+    """Run an exporter whose file lists so many predictors, after all have been read."""
+    async with _counting_predictor(number) as standing_in:
+        listed = [{"name": f"service-{each}", "url": standing_in.url} for each in range(number)]
+        config.write_text(json.dumps({"predictors": listed}), encoding="utf-8")
+        async with exporter(f"--config.file={config}", stdin=None, **ENVIRONMENT) as running:
+            await running.until(
+                lambda samples: sum(v for s, v in samples.items() if s.startswith("specdec_up{")) == number
+            )
+            yield running
+
+
+def _up(samples: dict[str, float]) -> float:
+    return sum(value for series, value in samples.items() if series.startswith("specdec_up{"))
+
+
+@contextlib.asynccontextmanager
+async def _counting_predictor(readers: int = 1) -> AsyncIterator[Predictor]:
+    """A stand-in whose counters go up whenever so many have fetched them."""
+    capture = ONE_ENGINE.read_bytes()
+    fetches = itertools.count(readers)
+
+    @functools.lru_cache(maxsize=1)
+    def body(factor: int) -> bytes:
+        return count_up(capture, factor)
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body(next(fetches) // readers), headers=standing_in.headers)
+
+    async with predictor() as standing_in:
+        standing_in.answer = answer
+        yield standing_in
 
 
 async def _until_read(running: Exporter, size_bytes: int) -> None:

@@ -12,13 +12,13 @@ from cluster import kserve as kserve_install
 from cluster import operator as operator_install
 from cluster.controlplane import ControlPlane
 from cluster.controlplane import control_plane as run_control_plane
-from report import DOCS, Transcript
+from report import EVIDENCE, Transcript
 
 _numbers = itertools.count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", action="store_true", help="write the tables of docs/cluster.md")
+    parser.addoption("--record", action="store_true", help="write the tables of docs/evidence/cluster.md")
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def transcript(control_plane: ControlPlane, request: pytest.FixtureRequest) -> I
         ready, peak = f"{one.seconds:.0f} s", f"{one.peak_mib():.0f} MiB"
         seen.row("Processes", Process=one.name, Ready_after=ready, Peak_memory=peak)
     if request.config.getoption("--record"):
-        seen.write(DOCS / "cluster.md")
+        seen.write(EVIDENCE / "cluster.md")
 
 
 @pytest.fixture(scope="session")

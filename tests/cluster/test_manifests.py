@@ -38,8 +38,7 @@ def test_the_api_server_takes_it(everything: ControlPlane, transcript: Transcrip
     taken = everything.apply(found, *STRICT)
 
     assert len(taken) == len(found)
-    objects = ", ".join(sorted(line.split()[0] for line in taken))
-    transcript.row("The API server takes", Manifest=f"`{shipped.named(path)}`", Objects=objects)
+    transcript.row("The API server takes", Manifest=f"`{shipped.named(path)}`", Objects=str(len(taken)))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The examples of docs/autoscaling.md: both autoscalers do the same, and the queries give what the page says."""
+"""The examples of docs/autoscale.md: both autoscalers do the same, and the queries give what the page says."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from fieldtools import ROOT
 from promtool import promtool
 from unit.test_docs import code, section, tables
 
-PAGE = (ROOT / "docs" / "autoscaling.md").read_text(encoding="utf-8")
-KEDA = "KEDA"
-HPA = "HorizontalPodAutoscaler with prometheus-adapter"
+PAGE = (ROOT / "docs" / "autoscale.md").read_text(encoding="utf-8")
 TOLERANCE = 0.1  # Kubernetes' own
 REPLICAS = 4
 
 
-def example(heading: str, number: int = 0) -> Any:
-    (found,) = parse(code(section(PAGE, heading), "yaml")[number])
+def example(name: str) -> Any:
+    (found,) = parse((ROOT / "docs" / "autoscaling" / name).read_text(encoding="utf-8"))
     return found
 
 
-SCALED = example(KEDA)
-RULES = {rule["name"]["as"]: rule for rule in example(HPA, 0)["externalRules"]}
-SCALER = example(HPA, 1)
+SCALED = example("keda.yaml")
+RULES = {rule["name"]["as"]: rule for rule in example("adapter.yaml")["externalRules"]}
+SCALER = example("hpa.yaml")
 TRIGGERS = {trigger["name"]: trigger for trigger in SCALED["spec"]["triggers"]}
 
 

@@ -25,7 +25,7 @@ from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 
 SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 LARGEST_CONFIG_MAP_BYTES = 262_144  # `kubectl apply` keeps a copy in an annotation, and refuses a larger one
-MEASURED_MIB = 44  # docs/benchmarks.md: the budget, and what was measured
+MEASURED_MIB = 44  # docs/evidence/benchmarks.md: the budget, and what was measured
 PROBE_MIB = 26  # `specdec-exporter healthcheck`, which an exec probe runs in the same container
 Objects = dict[str, Any]
 

@@ -13,7 +13,7 @@ import pytest
 from fieldtools import ROOT
 from image.building import Builder, Image
 from image.pod import Container, Pod, environment, remember
-from report import DOCS, Transcript, measured_by
+from report import EVIDENCE, Transcript, measured_by
 
 PREDICTOR = "http://127.0.0.1:8080"
 
@@ -78,9 +78,9 @@ def sidecar(pod: Pod, folder: Path) -> Iterator[Container]:
 
 @pytest.fixture(scope="session")
 def report() -> Iterator[Transcript]:
-    """The numbers of the image, printed and, with ``SPECDEC_IMAGE_RECORD=1``, written into docs/image.md."""
+    """The numbers of the image, printed and, with ``SPECDEC_IMAGE_RECORD=1``, written into docs/evidence/image.md."""
     seen = Transcript()
     yield seen
     seen.show()
     if os.environ.get("SPECDEC_IMAGE_RECORD"):
-        seen.write(DOCS / "image.md", measured_by("make test-image RECORD=1"))
+        seen.write(EVIDENCE / "image.md", measured_by("make test-image RECORD=1"))

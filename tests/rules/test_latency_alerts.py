@@ -301,7 +301,7 @@ def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
             series=service(
                 normal, Phase(minutes=120, latency={**STEADY, "e2e": slower(STEADY["e2e"], 1.4)}), families=SLIS
             ),
-            firing={180: QUIET, 240: {MEAN}},
+            firing={180: QUIET, 240: QUIET},
         ),
     ]
     pack.run(*cases, every=1)
@@ -323,7 +323,6 @@ def test_the_text_tells_who_suffers(pack: Pack) -> None:
         assert "On average, requests to eu-1/prod/chat (llama) take longer than at baseline." in text
         assert "The mean time per output token is 72.9ms, 3.00 times that of its baseline (24.3ms)" in text
         assert "and 3.00 times over the last 5m. 9" in text
-        assert "end-to-end latency" in text
         assert "time to first token" not in text
         assert "as fast as ever" not in text + told.annotations["impact"]
     assert dict(some.labels)["what"] == "tail"

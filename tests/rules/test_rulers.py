@@ -20,7 +20,7 @@ from promtool import Promtool
 from rules.conftest import RENDERED
 from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
 
-PAGE = ROOT / "docs" / "rulers.md"
+PAGE = ROOT / "docs" / "load-the-pack.md"
 FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
 GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
 NAMESPACE = 'namespace="prod"'

@@ -27,6 +27,7 @@ KUBECTL = """#!/bin/bash
 said="$*"
 refuse() { echo "$said" >> "$NOTES/refused"; exit 1; }
 [ "$said" = "get --raw /api/v1/namespaces/prod/pods/chat-predictor-0:8080/proxy/metrics" ] && exec cat "$NOTES/metrics"
+[ "$said" = "get nodes -o wide" ] && exit
 [ "$1 $2" = "-n prod" ] || refuse
 shift 2
 case "$*" in

@@ -142,9 +142,10 @@ def test_the_comparison_is_of_something(databases: Databases) -> None:
         f"inference_service:specdec_{name}"
         for name in (
             *("acceptance:ratio_lifetime", "acceptance:ratio_baseline", "acceptance:fell_from2h"),
-            *("acceptance:below_baseline30m", "baseline_load:ratio", "kv_cache_usage:squeezed30m"),
-            *("latency:lasting", "latency:wander1h", "latency_buckets:mixed", "latency_seconds:mean_pinned"),
+            *("acceptance:below_baseline30m", "acceptance:broken30m", "baseline_load:ratio"),
+            *("kv_cache_usage:squeezed30m", "latency:lasting", "latency:other_cause30m", "latency:wander1h"),
+            *("latency_buckets:mixed", "latency_seconds:mean_pinned"),
             *("latency_seconds:mean_usual1h", "replica:idle", "replica:resets30m", "requests_waiting:growing30m"),
-            *("speedup:gain", "unsettled:ratio", "warming_replicas:ratio"),
+            *("speedup:gain", "speedup:proven_gain", "unsettled:ratio", "warming_replicas:ratio"),
         )
     }

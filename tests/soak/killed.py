@@ -1,4 +1,4 @@
-"""``kill -9`` at random moments, while a log is written and rotates: the table ``killed`` of docs/reliability.md.
+"""``kill -9`` at random moments, while a log is written and rotates: a table of docs/evidence/reliability.md.
 
 What is promised: the position file is whole at every moment. A start goes on exactly where that file says. No line that
 a scrape has counted counts again. A line that was read after the last scrape is lost with the process, as for any
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from report import DOCS, measured_by, record, recording
+from report import EVIDENCE, measured_by, record, recording
 from running import Exporter, exporter
 
 KEPT_FILES = 40
@@ -194,7 +194,7 @@ def main() -> None:
     print(*(f"{what}: {number}" for what, number in rows), sep="\n")
     if options.record:
         command = f"make soak-killed KILLS={options.kills} ARGS=--record"
-        record(DOCS / "reliability.md", "killed", ("", "number"), rows, measured_by(command))
+        record(EVIDENCE / "reliability.md", "killed", ("", "number"), rows, measured_by(command))
     sys.exit(1 if tally.torn or tally.lost or tally.doubled else 0)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""``make soak-memory``: every bomb against one exporter; with ``--record`` the table goes into docs/reliability.md."""
+"""``make soak-memory``: every bomb against one exporter; ``--record`` writes into docs/evidence/reliability.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report import DOCS, measured_by, record, recording
+from report import EVIDENCE, measured_by, record, recording
 from soak.bombs import ALL, LIMIT_MIB, target
 
 
@@ -36,7 +36,7 @@ async def main(*, recorded: bool) -> int:
                 sys.stdout.flush()
     header = ("Bomb", "Predictor's metrics", "Peak memory", "Longest scrape", "Longest wait for health", "Dropped")
     if recorded:
-        record(DOCS / "reliability.md", "memory", header, rows, measured_by("make soak-memory ARGS=--record"))
+        record(EVIDENCE / "reliability.md", "memory", header, rows, measured_by("make soak-memory ARGS=--record"))
     return worst > LIMIT_MIB
 
 

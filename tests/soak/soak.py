@@ -1,7 +1,7 @@
 """``make soak``: weeks of work in an hour; it fails when memory, descriptors or threads grow, or a counter is wrong.
 
-One exporter gets many scrapes and much log at once. Amounts grow with ``--minutes``; the table in docs/reliability.md
-has the amounts that were done.
+One exporter gets many scrapes and much log at once. Amounts grow with ``--minutes``; docs/evidence/reliability.md has
+the amounts that were done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.processes import ENVIRONMENT
-from report import DOCS, measured_by, record, recording
+from report import EVIDENCE, measured_by, record, recording
 from running import Exporter, exporter
 from soak.growinglog import ROTATED_FILES, GrowingLog
 from soak.predictors import Counting, Predictor
@@ -33,7 +33,7 @@ from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
 SCRAPES = 150_000
 LOG_BYTES = 10_000_000_000
 WARM_UP_SHARE = 0.1
-LEAST_WARM_UP = 1500  # scrapes: bounded windows are full (docs/benchmarks.md)
+LEAST_WARM_UP = 1500  # scrapes: bounded windows are full (docs/evidence/benchmarks.md)
 
 _TICK_SECONDS = 0.25
 _READ_SECONDS = 2.0
@@ -210,7 +210,7 @@ def main() -> int:
     print(*(f"BROKEN: {limit}" for limit in watch.broken), sep="\n")
     if arguments.record:
         command = f"make soak MINUTES={arguments.minutes:g} ARGS=--record"
-        record(DOCS / "reliability.md", "soak", HEADER, [watch.row()], measured_by(command))
+        record(EVIDENCE / "reliability.md", "soak", HEADER, [watch.row()], measured_by(command))
     return bool(watch.broken)
 
 

@@ -1,4 +1,4 @@
-"""Links in the documents lead to a file that is there, and to a heading in it."""
+"""Links in the documents lead to a file that is there, and to a heading in it. Pages are short enough to be read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "deploy", "rules", "dashboards", "alertmanager", "tools")
+WORDS, WORDS_OF_EVIDENCE, WORDS_OF_A_PAGE = 35_000, 12_000, 1_800
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
 
 
@@ -32,3 +33,20 @@ def test_links_lead_somewhere(document: Path) -> None:
         target = document.parent / path if path else document
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def words(document: Path, *, by_hand: bool = False) -> int:
+    """How many words a page has; ``by_hand``: without those that a command writes."""
+    text = document.read_text(encoding="utf-8")
+    if by_hand:
+        text = re.sub(r"<!-- generated: .*?<!-- end -->", "", text, flags=re.DOTALL)
+    return len(text.split())
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(map(words, DOCUMENTS)) <= WORDS
+    assert sum(words(page) for page in DOCUMENTS if page.parent.name == "evidence") <= WORDS_OF_EVIDENCE
+
+
+def test_no_page_is_long() -> None:
+    assert {str(page): count for page in DOCUMENTS if (count := words(page, by_hand=True)) > WORDS_OF_A_PAGE} == {}

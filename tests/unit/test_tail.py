@@ -65,3 +65,11 @@ def test_buckets_with_other_bounds_are_nothing_in_common(first: Histogram, later
     for mixed in (counts(first) + other, counts(first) - other, Counts() - other):
         assert (mixed.timed_bounds, mixed.timed_within) == ((), ())
         assert figures(mixed, None, "metrics", 300.0).timed_within == ()
+
+
+@given(now=histograms(), then=histograms())
+def test_the_served_part_of_a_baseline_tells_the_same_growth(now: Histogram, then: Histogram) -> None:
+    served = then.tail(POLICY.tail_limit_share)
+    assert largest_growth(now, served, POLICY) == largest_growth(now, then, POLICY)
+    assert (served.count, served.mean, served.bucket_of(0.99)) == (then.count, then.mean, then.bucket_of(0.99))
+    assert len(served.bounds) <= len(then.bounds)

@@ -1,4 +1,4 @@
-"""The recordings of docs/is-it-paying-off.md, made anew beside real servers, and what ``compare`` says of them.
+"""The recordings of docs/record-and-compare.md, made anew beside real servers, and what ``compare`` says of them.
 
     PYTHONPATH=tests SPECDEC_VLLM_PYTHON=... python -m vllm.paying_off DIRECTORY
 

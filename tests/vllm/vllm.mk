@@ -1,4 +1,4 @@
-# Tests beside the real vLLM (docs/testing-with-vllm.md). Included by the Makefile.
+# Tests beside the real vLLM (docs/evidence/testing-with-vllm.md). Included by the Makefile.
 
 VLLM ?= 0.32.0
 # Where the venv of a release is; installs it if need be.

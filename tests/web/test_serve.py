@@ -216,6 +216,27 @@ async def test_sighup_takes_a_good_file_and_refuses_a_bad_one(tmp_path: Path) ->
                 assert (response.status, "unknown key" in await response.text()) == (500, True)
 
 
+async def test_256_predictors_in_the_file_and_a_reload_that_replaces_one(tmp_path: Path) -> None:
+    config = tmp_path / "specdec.yaml"
+
+    def listed(url: str, *numbers: int) -> None:
+        config.write_text(json.dumps({"predictors": [{"name": f"p{n}", "url": url} for n in numbers]}))
+
+    def up(samples: dict[str, float]) -> set[str]:
+        return {series for series, value in samples.items() if series.startswith("specdec_up{") and value == 1}
+
+    def of(*numbers: int) -> set[str]:
+        return {f'specdec_up{{inference_service="p{n}"}}' for n in numbers}
+
+    async with predictor(FIRST.read_bytes()) as vllm:
+        listed(vllm.url, *range(256))
+        async with exporter(f"--config.file={config}") as running:
+            await running.until(lambda samples: up(samples) == of(*range(256)))
+            listed(vllm.url, *range(1, 257))
+            await running.reloaded("configuration loaded")
+            await running.until(lambda samples: up(samples) == of(*range(1, 257)))
+
+
 async def run_command(*arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "specdec_exporter", *arguments, stderr=asyncio.subprocess.PIPE

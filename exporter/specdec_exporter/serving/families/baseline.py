@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving.families.family import MODEL, Group, gauge, histogram
+from specdec_exporter.speculation.policy import load_policy
 
 _BASELINE_FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")
 
@@ -13,25 +15,30 @@ def _baseline_facts(pinned: PinnedBaseline) -> dict[object, float]:
     return {tuple(next((v for p in places if (v := getattr(p, fact, None))), "") for fact in _BASELINE_FACTS): 1}
 
 
+def _tail(whole: Histogram | None) -> Histogram | None:
+    """Return the boundaries by which a longer tail is told, and its mean: a fifth of the series of all boundaries."""
+    return whole.tail(load_policy().latency.tail_limit_share) if whole else None
+
+
 BASELINE: Group[PinnedBaseline] = Group(
     MODEL,
     (
         histogram(
             "specdec_baseline_time_to_first_token_seconds",
-            "Time to first token, per request.",
-            lambda p: p.baseline.time_to_first_token_seconds,
+            "Time to first token, per request: the buckets of its tail.",
+            lambda p: _tail(p.baseline.time_to_first_token_seconds),
             absent="not recorded",
         ),
         histogram(
             "specdec_baseline_time_per_output_token_seconds",
-            "Decode time / (tokens - 1), per finished request.",
-            lambda p: p.baseline.time_per_output_token_seconds,
+            "Decode time / (tokens - 1), per finished request: the buckets of its tail.",
+            lambda p: _tail(p.baseline.time_per_output_token_seconds),
             absent="not recorded",
         ),
         histogram(
             "specdec_baseline_request_latency_seconds",
-            "End-to-end latency, per finished request.",
-            lambda p: p.baseline.request_latency_seconds,
+            "End-to-end latency, per finished request: the buckets of its tail.",
+            lambda p: _tail(p.baseline.request_latency_seconds),
             absent="not recorded",
         ),
         gauge(

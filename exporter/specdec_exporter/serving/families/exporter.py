@@ -92,7 +92,7 @@ EXPORTER: Group[ExporterRuntime] = Group(
         counter(
             "specdec_exporter_dropped_total",
             "What predictors and logs said beyond a bound, and was left out or summed. "
-            "The bounds are in docs/reliability.md.",
+            "The bounds are in docs/limits.md.",
             lambda r: r.dropped,
             labels=("what",),
         ),
