@@ -14,7 +14,9 @@ RUN /opt/build/bin/pip install --require-hashes -r requirements-build.lock \
     && /opt/build/bin/pip --python /opt/specdec-exporter install --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+ARG REVISION
+RUN printf %s "$REVISION" > exporter/specdec_exporter/REVISION \
+    && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/build/bin/pip --python /opt/specdec-exporter install --no-deps /wheel/*.whl
 COPY deploy/image/root.py ./
 RUN python root.py /root-of-image /opt/specdec-exporter

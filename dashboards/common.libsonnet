@@ -299,7 +299,7 @@ function(config, alerts)
       local texts = (if one then ['meaning'] else []) + ['action'];
       // A label that joins others: what tells alerts of one name apart, and the keys of the texts.
       local joined(expression, label, separator, labels) =
-        'label_join(%s, "%s", "%s", %s)' % [expression, label, separator, std.join(', ', ['"%s"' % each for each in labels])];
+        'label_join(' + expression + ', ' + std.join(', ', ['"%s"' % each for each in [label, separator] + labels]) + ')';
       local column(name, texts=[]) =
         local target = common.series(query, name, '');
         local which = 'label_replace(%s, "which", "", "which", " *")'

@@ -70,7 +70,7 @@ local patternsIn(text) =
     else std.toString(value),
   local block(name, fields, inner=[]) = std.join('\n', (
     [name + ' {']
-    + ['  %s = %s' % [key, fields[key]] for key in std.objectFields(fields)]
+    + ['  ' + key + ' = ' + fields[key] for key in std.objectFields(fields)]
     + [promql.indent('  ' + each) for each in inner]
     + ['}']
   )),
@@ -92,7 +92,7 @@ local patternsIn(text) =
       block(
         'discovery.relabel "specdec"',
         { targets: '[{%s}]' % std.join(', ', [
-          '%s = %s' % [key, std.escapeStringJson(target[key])]
+          key + ' = ' + std.escapeStringJson(target[key])
           for key in std.objectFields(target)
         ] + ['__address__ = ' + std.escapeStringJson(address)]) },
         alloyRules(shard(0, 2))

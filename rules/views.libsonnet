@@ -53,11 +53,11 @@ function(config, source, signals, narrow)
   ], service);
   local not_drafting = is(7, signals.sample.record + ' == 0 and ' + signals.generation_tokens_now.record + ' > 0');
   // Verdicts that rest on acceptance and a guess of what drafts cost, plus 10.
-  local guessed(verdicts) = '10 + ((%s) unless %s %s)' % [
-    std.join(' or ', ['%s == %d' % [signals.verdict.record, signals.verdict.values[verdict]] for verdict in verdicts]),
-    on,
-    signals.speedup.record,
-  ];
+  local guessed(verdicts) = '10 + ((%(of)s) unless %(on)s %(speedup)s)' % {
+    of: std.join(' or ', [signals.verdict.record + ' == %d' % signals.verdict.values[verdict] for verdict in verdicts]),
+    on: on,
+    speedup: signals.speedup.record,
+  };
   local no_verdict = [
     is(0, signals.sample.record),
     // V0 engines without a log have no counts of drafts.
@@ -341,7 +341,7 @@ function(config, source, signals, narrow)
       local critical = count(['severity="critical"']),
       expr: aggregate('sum', std.join('\nor\n', [
         part('critical', '100 * clamp_max(%s, 1)' % critical),
-        part('warning', '10 * clamp_max(%s unless %s, 1)' % [count(['severity="warning"']), critical]),
+        part('warning', '10 * clamp_max(%s, 1)' % (count(['severity="warning"']) + ' unless ' + critical)),
         part('status', aggregate('max', promql.group(statusBy([is('2.5', slower)])), service)),
       ]), service),
     },

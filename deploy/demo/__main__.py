@@ -13,11 +13,12 @@ import math
 import signal
 import sys
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from demo import pack
 from demo.pager import pager
-from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, exporter_config, predictors
+from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, SPEED, exporter_config, predictors
 from demo.processes import ProcessError
 from demo.stack import alertmanager, exporter, prometheus
 from demo.table import rows
@@ -38,7 +39,11 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
     await pack.text("rules")  # before anything runs that would wait for it
     async with contextlib.AsyncExitStack() as stack:
         open_ = stack.enter_async_context
-        begun = now()
+        begun, clock = now(), datetime.now().astimezone()
+
+        def at(seconds: float) -> str:
+            return f"{clock + timedelta(seconds=seconds):%H:%M:%S}"
+
         exp = await open_(exporter(exporter_config(await open_(predictors(directory))), directory))
 
         async def show(page: str, service: str | None) -> None:
@@ -49,13 +54,14 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
         prom = await open_(prometheus({"demo-0": exp}, am, directory))
         _say(
             "A demo: the predictors are simulated, no model runs. Everything else is real.\n"
+            f"They live {SPEED:.0f} times as fast, which multiplies rates and requests in decode.\n"
             f"  status page    {exp.url}/\n"
             f"  metrics        {exp.url}/metrics\n"
             f"  Prometheus     {prom.url}/alerts\n"
             f"  Alertmanager   {am.url}/\n"
             "code runs with a draft model that does not fit. "
-            f"At {CODE_RESTARTS:.0f} s it restarts with one that does.\n"
-            f"search gets slow at {SEARCH_SLOW:.0f} s and is well again at {SEARCH_WELL:.0f} s.\n"
+            f"At {at(CODE_RESTARTS)} it restarts with one that does.\n"
+            f"search gets slow at {at(SEARCH_SLOW)} and is well again at {at(SEARCH_WELL)}.\n"
             "Pages are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
         )
         look = begun + _FIRST_LOOK_SECONDS

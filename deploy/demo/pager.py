@@ -33,7 +33,8 @@ class Pager:
         service = page["groupLabels"].get("inference_service", "")
         if page["status"] == "resolved":
             if names := self._incidents.pop(service, None):
-                await self._show(f"RESOLVED  {_where(page['groupLabels'])}: {' and '.join(names)}", None)
+                what = f"{_where(page['groupLabels'])}: {' and '.join(names)}"
+                await self._show(f"RESOLVED  {what} at {datetime.now().astimezone():%H:%M:%S}", None)
             return web.Response()
         names = self._incidents.setdefault(service, [])
         # One page for all latencies that are slower. `tpot`, the time per output token, is the last by name.

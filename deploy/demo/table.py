@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import aiohttp
 import msgspec
 
 from demo.processes import ProcessError, Server
 from specdec_exporter.serving.status import PredictorStatus, Status
 
-_COLUMNS = ("service", "state", "acceptance", "length", "tokens/step", "curve", "speed-up", "verdict")
-_WIDTHS = (9, 13, 11, 7, 12, 16, 9, 0)
+_COLUMNS = ("time", "service", "state", "acceptance", "length", "tokens/step", "curve", "speed-up", "verdict")
+_WIDTHS = (10, 9, 13, 11, 7, 12, 16, 9, 0)
 
 
 async def rows(exporter: Server, service: str | None = None) -> str:
@@ -34,6 +36,7 @@ def _row(predictor: PredictorStatus) -> tuple[str, ...]:
             " ".join(f"{rate:.2f}" for rate in figures.per_position),
         )
     return (
+        f"{datetime.now().astimezone():%H:%M:%S}",
         predictor.inference_service,
         predictor.state,
         *numbers,

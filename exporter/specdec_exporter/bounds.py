@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-# The label ``what``. Each is 0 from the start.
-DROPPED: Final = (
-    *("engines", "series", "positions", "histograms", "labels", "values"),  # of a predictor's metrics
-    *("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines"),  # of its log
-    "requests",
-)
+# The label ``what``. Each is 0 from the start; those of logs are absent where no log is read.
+DROPPED: Final = ("engines", "series", "positions", "histograms", "labels", "values", "requests")
+DROPPED_OF_LOGS: Final = ("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines")
 
 # --- What a predictor answers -----------------------------------------------------------------------------------------
 BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed or not, where 0.32.0 has 54,000; refused

@@ -11,7 +11,7 @@ function(config, source, signals, name)
       record: record('services', 'by_verdict'),
       unit: 'short',
       help: 'Services by verdict. ' + signals.verdict.help,
-      expr: 'count_values by (%s) ("verdict", %s)' % [cluster, signals.verdict.record],
+      expr: 'count_values by (%s) ("verdict", ' % cluster + signals.verdict.record + ')',
     },
     fleet_replicas_up: {
       record: record('replicas', 'up_ratio'),

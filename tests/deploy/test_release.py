@@ -70,6 +70,7 @@ def test_the_changelog_has_a_section_of_this_version() -> None:
 
 # --- built twice ------------------------------------------------------------------------------------------------------
 
+COMMIT = "0123456789" * 4
 SOURCES = [
     *("exporter", "deploy/systemd", "tools", "pyproject.toml", "requirements.lock"),
     *("README.md", "CHANGELOG.md", "LICENSE", "Makefile"),
@@ -86,7 +87,7 @@ def built(folder: Path, *targets: str) -> Path:
             shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / source, target)
-    command = ["make", "-C", str(folder), f"TOOLS={ROOT}/.tools", "EPOCH=1700000000", *targets]
+    command = ["make", "-C", str(folder), f"TOOLS={ROOT}/.tools", "EPOCH=1700000000", f"COMMIT={COMMIT}", *targets]
     made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert made.returncode == 0, made.stdout + made.stderr
     return folder / "dist"
@@ -125,6 +126,7 @@ async def serves_and_checks(*program: str) -> None:
     assert said == f"specdec-exporter, version {__version__}\n"
     body = (ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt").read_bytes()
     async with predictor(body) as vllm, exporter("--predictor.url=" + vllm.url, program=program) as running:
+        assert f'revision="{COMMIT}"' in await running.get("/metrics")
         assert (await running.samples())["specdec_exporter_config_last_reload_successful"] == 1
         assert "<html" in await running.get("/")
         check = await asyncio.create_subprocess_exec(

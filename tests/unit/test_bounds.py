@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -174,10 +175,16 @@ async def test_predictors_share_the_engines() -> None:
         await runtime.stop()
 
 
-async def test_all_that_can_be_dropped_is_zero_from_the_start() -> None:
-    runtime = await serving([])
+@pytest.mark.parametrize("with_log", [False, True])
+async def test_all_that_can_be_dropped_is_zero_from_the_start(tmp_path: Path, *, with_log: bool) -> None:
+    log = tmp_path / "vllm.log"
+    log.touch()
+    found = Settings(predictors=(PredictorSettings(log_paths=(str(log),) if with_log else ()),))
+    runtime = ExporterRuntime(found, lambda: found)
+    await runtime.start()
     text = generate_latest(SpecdecCollector(runtime)).decode()
-    assert set(re.findall(r'specdec_exporter_dropped_total\{what="(\w+)"\} 0\.0', text)) == set(bounds.DROPPED)
+    wanted = {*bounds.DROPPED, *(bounds.DROPPED_OF_LOGS if with_log else ())}
+    assert set(re.findall(r'specdec_exporter_dropped_total\{what="(\w+)"\} 0\.0', text)) == wanted
     await runtime.stop()
 
 

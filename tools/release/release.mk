@@ -4,6 +4,7 @@
 RELEASE := $(TOOLS)/release-$(shell cksum < tools/release/requirements.lock | cut -d' ' -f1)
 # Everything built from a commit has the commit's time, so everybody builds the same bytes. Without git, hatchling's own.
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
+COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/specdec_exporter/__init__.py)
 
 .PHONY: dist lint-project lock-release
@@ -19,6 +20,8 @@ $(RELEASE)/.installed: tools/release/requirements.lock
 
 dist: $(RELEASE)/.installed ## Build wheel and sdist into dist/, byte by byte the same from the same commit
 	rm -rf dist/specdec_exporter-*
+	printf %s '$(COMMIT)' > exporter/specdec_exporter/REVISION
+	trap 'rm -f exporter/specdec_exporter/REVISION' EXIT; \
 	SOURCE_DATE_EPOCH=$(EPOCH) $(RELEASE)/bin/python -m build --no-isolation --outdir dist . >/dev/null
 
 # The exporter and all it needs, as pip unpacks it. Compiled dependencies fit one Python and machine: those that made it.

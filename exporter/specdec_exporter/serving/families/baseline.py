@@ -84,5 +84,5 @@ BASELINE: Group[PinnedBaseline] = Group(
             lambda p: p.baseline.recorded_timestamp,
         ),
     ),
-    remark="Constant: read from the baseline file.",
+    remark="From the baseline file.",
 )

@@ -155,6 +155,5 @@ LOAD: Group[ModelBenefit] = Group(
         ),
     ),
     absent="until an interval of this concurrency; V0 engine; releases without step latency",
-    remark="`concurrency` is the largest number of requests in decode at a time, per engine (Little's law); the bin "
-    "begins at half of it. Intervals with preemptions and the first time after a start are left out.",
+    remark="`concurrency`: at most so many requests in decode per engine, and at least half as many.",
 )

@@ -63,8 +63,7 @@ DERIVED: Group[Figures] = Group(
             labels=("position",),
         ),
     ),
-    remark="Over the last {window} by the exporter's clock, from the predictor's {source}. "
-    "This is for people: rules use the counters.",
+    remark="For people, over the last {window}.",
 )
 
 WINDOWS: Group[EngineView] = Group(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import platform
+from importlib.resources import files
 
 from specdec_exporter import __version__
 from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
 from specdec_exporter.serving.predictorruntime import CollectorHealth, PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
+
+# What builds a package writes the commit into it. A checkout has none.
+_REVISION = files("specdec_exporter") / "REVISION"
 
 REASONS: dict[FetchReason, str] = {
     "connect": "no connection: nobody listens, the name has no address",
@@ -22,6 +27,12 @@ REASONS: dict[FetchReason, str] = {
     "encoding": "neither plain UTF-8 nor gzip",
     "not_metrics": "something else than metrics, such as HTML",
 }
+
+
+@functools.cache
+def revision() -> str:
+    """The commit that this was built from, or nothing."""
+    return _REVISION.read_text(encoding="ascii").strip() if _REVISION.is_file() else ""
 
 
 def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
@@ -75,9 +86,9 @@ EXPORTER: Group[ExporterRuntime] = Group(
     (
         gauge(
             "specdec_exporter_build_info",
-            "1, with the releases of the exporter and of its Python as labels.",
-            lambda _: {(__version__, platform.python_version()): 1},
-            labels=("version", "pythonversion"),
+            "1, with the releases of exporter and Python as labels, and the commit, if a build has noted it.",
+            lambda _: {(__version__, revision(), platform.python_version()): 1},
+            labels=("version", "revision", "pythonversion"),
         ),
         gauge(
             "specdec_exporter_config_last_reload_successful",
