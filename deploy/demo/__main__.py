@@ -18,7 +18,7 @@ from pathlib import Path
 
 from demo import pack
 from demo.pager import pager
-from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, SPEED, exporter_config, predictors
+from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, exporter_config, predictors
 from demo.processes import ProcessError
 from demo.stack import alertmanager, exporter, prometheus
 from demo.table import rows
@@ -54,7 +54,6 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
         prom = await open_(prometheus({"demo-0": exp}, am, directory))
         _say(
             "A demo: the predictors are simulated, no model runs. Everything else is real.\n"
-            f"They live {SPEED:.0f} times as fast, which multiplies rates and requests in decode.\n"
             f"  status page    {exp.url}/\n"
             f"  metrics        {exp.url}/metrics\n"
             f"  Prometheus     {prom.url}/alerts\n"

@@ -1,4 +1,4 @@
-"""The simulated predictors of the demo, at ten times real speed.
+"""The simulated predictors of the demo, as busy as it takes to judge them within a minute.
 
 ``chat`` is well. ``code`` runs with a draft model that does not fit, until it restarts with one that does. ``search``
 gets slow for another reason than its drafts, so its baseline is its own past, with speculation.
@@ -16,9 +16,8 @@ from demo.simulator.scenario import Collapse, Incident, Latency, Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import LatencyModel, SimulatorSettings
 
-SPEED = 10.0
-LOAD = "3/s"
-# Real seconds, as are all times of the demo, and so far apart that the pages come in the same order on any machine.
+LOAD = "30/s"
+# Seconds, so far apart that the pages come in the same order on any machine.
 SEARCH_SLOW, SEARCH_WELL = 60.0, 110.0
 CODE_RESTARTS = 80.0
 ACCEPTANCE = 0.72
@@ -27,7 +26,7 @@ SLOWER_BY = 2.0
 
 # A draft token costs about a third of a step without drafts. At the usual acceptance drafts make the service about 1.5
 # times as fast; with the draft model that does not fit, about 0.77 times.
-_LATENCY = LatencyModel(step_seconds=0.02, draft_token_seconds=0.007)
+_LATENCY = LatencyModel(step_seconds=0.02, draft_token_seconds=0.007, request_seconds=0.00002)
 # The predictors ran before the demo began, so nobody waits for their warm-up.
 _UPTIME_SECONDS = 600.0
 _DOWN_SECONDS = 2.0
@@ -35,10 +34,10 @@ _DOWN_SECONDS = 2.0
 PREDICTORS: Mapping[str, tuple[Incident, ...]] = {
     "chat": (),
     "code": (
-        Collapse(at=0, duration=CODE_RESTARTS * SPEED, acceptance=MISFIT_ACCEPTANCE),
-        Restart(at=CODE_RESTARTS * SPEED, duration=_DOWN_SECONDS * SPEED),
+        Collapse(at=0, duration=CODE_RESTARTS, acceptance=MISFIT_ACCEPTANCE),
+        Restart(at=CODE_RESTARTS, duration=_DOWN_SECONDS),
     ),
-    "search": (Latency(at=SEARCH_SLOW * SPEED, duration=(SEARCH_WELL - SEARCH_SLOW) * SPEED, factor=SLOWER_BY),),
+    "search": (Latency(at=SEARCH_SLOW, duration=SEARCH_WELL - SEARCH_SLOW, factor=SLOWER_BY),),
 }
 
 _HERE = Path(__file__).resolve().parent
@@ -49,10 +48,10 @@ BASELINES: Mapping[str, Path] = {"chat": PLAIN, "code": PLAIN, "search": BEFORE}
 def settings(name: str, log: Path) -> SimulatorSettings:
     """The simulated predictor called ``name``."""
     return SimulatorSettings(
-        speed=SPEED,
         acceptance=ACCEPTANCE,
         k=3,
         load=LOAD,
+        max_num_seqs=256,
         latency=_LATENCY,
         seed=list(PREDICTORS).index(name),
         uptime_seconds=_UPTIME_SECONDS,

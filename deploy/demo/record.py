@@ -1,6 +1,6 @@
 """Record the demo's baselines anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.record``. It takes three minutes.
 
-The recorded predictor is the demo's, at the same speed: once without speculation, and once as it usually is. Without
+The recorded predictor is the demo's: once without speculation, and once as it usually is. Without
 speculation its load changes twice, because drafts change the number of requests that run at a time. So that baseline
 knows every load that the demo has.
 """
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from demo.predictors import BEFORE, LOAD, PLAIN, SPEED, settings
+from demo.predictors import BEFORE, LOAD, PLAIN, settings
 from demo.simulator.scenario import ChangeLoad
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
 
-_LOADS = ("1.5/s", "3/s", "5/s")
-_SECONDS_EACH = 40.0  # real seconds
+_LOADS = ("15/s", "30/s", "50/s")
+_SECONDS_EACH = 40.0
 
 
 async def _record(file: Path, recorded: SimulatorSettings, loads: tuple[str, ...]) -> int:
@@ -36,7 +36,7 @@ async def _record(file: Path, recorded: SimulatorSettings, loads: tuple[str, ...
 
 
 async def _record_all(directory: Path) -> int:
-    changes = [ChangeLoad(at=index * _SECONDS_EACH * SPEED, load=load) for index, load in enumerate(_LOADS)]
+    changes = [ChangeLoad(at=index * _SECONDS_EACH, load=load) for index, load in enumerate(_LOADS)]
     usual = settings("chat", directory / "usual.log")
     plain = msgspec.structs.replace(
         settings("chat", directory / "plain.log"), method=None, load=_LOADS[0], incidents=tuple(changes[1:])

@@ -86,7 +86,7 @@ def an_hour(*, rate: float = 0.61) -> tuple[HistoryPoint, ...]:
     )
 
 
-def verdict(code: VerdictCode = "healthy", basis: Basis | None = None) -> Verdict:
+def verdict(code: VerdictCode = "healthy", basis: Basis | None = "measured") -> Verdict:
     return Verdict(
         code=code,
         basis=basis,
@@ -346,7 +346,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21",
         "Tokens per step 2.71 tokens",
         "Mean draft length 3.00 of 3",
-        "Requests 7 running 2 waiting",
+        "Requests now 7 running 3.5 per engine 2 waiting",
         "KV cache 43 % in use",
         "Since the predictor started: 58.3 % accepted, length 2.75",
         "0 79.3 % 79.3 % 1 61.1 % 77.0 % 2 43.2 % 70.7 %",
@@ -492,8 +492,9 @@ async def test_no_width_scrolls_sideways(browser: Browser) -> None:
 
 
 async def cards(browser: Browser) -> dict[str, str]:
-    """What a reader sees of each predictor, by its name."""
+    """What a reader sees of each predictor who unfolds its card, by its name."""
     found = await browser.script(
+        "document.querySelectorAll('.folded').forEach(folded => { folded.open = true });"
         "return [...document.querySelectorAll('.card')]"
         ".map(card => [card.querySelector('h2').textContent, card.innerText])"
     )
@@ -614,7 +615,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         },
         (
             "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
-            "95 % between 1.79x and 1.90x at 6.4 requests in decode 1.71x for a fixed number of clients",
+            "95 % between 1.79x and 1.90x at 6.4 running per engine, the mean of 15 min 1.71x for a fixed number of clients",
             "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
             "By load, since the exporter started",
             f"up to 4 2 min 20.3 ms 2.20 {NONE}",
@@ -759,8 +760,51 @@ async def test_only_a_measurement_is_green(browser: Browser) -> None:
             " const mark = document.body.appendChild(Object.assign(document.createElement('p'), {className: tone}));"
             " mark.style.color = 'var(--tone)'; return getComputedStyle(mark).color })"
         )
-    assert badges == {"measured": ["✓ Healthy", tones[0]], "assumed": ["✓ Healthy, assumed", tones[1]]}
+    assert badges == {"measured": ["✓ Healthy", tones[0]], "assumed": ["? Not measured", tones[1]]}
     assert tones[0] != tones[1]
+
+
+async def test_a_chip_tells_of_the_window_or_nothing(browser: Browser) -> None:
+    """It has no room to say that a figure is of the lifetime."""
+    drafting, idle = predictor("drafting"), predictor("idle", state="idle", window=None, verdict=verdict("idle"))
+    async with Exporter([status(drafting, idle)]).serving() as exporter:
+        await browser.open(exporter.url)
+        chips = await browser.script("return [...document.querySelectorAll('nav a')].map(chip => chip.innerText)")
+    assert [" ".join(chip.split()) for chip in chips] == ["✓ Healthy drafting 61.2 %", "… Idle idle"]
+
+
+async def test_many_predictors_are_in_natural_order_and_those_that_need_nobody_are_folded(browser: Browser) -> None:
+    names = [f"c{number}" for number in range(1, 13)]
+    each = [predictor(name, verdict=verdict("slower" if name in ("c2", "c10") else "healthy")) for name in names]
+    async with Exporter([status(*each)]).serving() as exporter:
+        await browser.open(exporter.url)
+        order = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
+        folded = "return [...document.querySelectorAll('details.folded:not([open]) h2')].map(name => name.textContent)"
+        closed = await browser.script(folded)
+        tall = await browser.script("return document.querySelector('#predictor-c12').getBoundingClientRect().height")
+        headline = await browser.script("return document.querySelector('#predictor-c12').innerText")
+        await browser.script("[...document.querySelectorAll('nav a')].at(-1).click()")
+        await browser.until("return document.querySelector('#predictor-c12 details').open")
+        await browser.refresh_now()
+        still_open = set(order) - set(await browser.script(folded))
+    others = [name for name in names if name not in ("c2", "c10")]
+    assert order == ["c2", "c10", *others]
+    assert closed == others
+    assert tall < 100
+    assert headline.endswith("A headline for healthy")
+    assert still_open == {"c2", "c10", "c12"}
+
+
+async def test_who_must_act_reads_since_when(browser: Browser) -> None:
+    each = [predictor(code, verdict=verdict(code), verdict_since=NOW - 27 * 60) for code in ("harmful", "healthy")]
+    async with Exporter([status(*each)]).serving() as exporter:
+        await browser.open(exporter.url)
+        clock = await browser.script(
+            f"return new Date({1000 * (NOW - 27 * 60)}).toLocaleTimeString([], {{hour12: false}}).slice(0, 5)"
+        )
+        found = await cards(browser)
+    assert f"harmful ✕ Harmful for 27 min, since {clock} drafting A headline for harmful" in found["harmful"]
+    assert "since" not in found["healthy"].partition("A headline")[0]
 
 
 # --- how it stays current --------------------------------------------------------------------------------------------

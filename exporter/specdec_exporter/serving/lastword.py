@@ -13,13 +13,14 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """What a predictor was last said to be worth. Times are monotonic seconds.
 
     ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
-    when it was first said. ``said_at``: the last look that said it.
+    when it was first said. ``said_at``: the last look that said it. ``shown_since``: when the code of ``shown`` was new.
     """
 
     shown: Verdict
     word: Verdict | None = None
     since: float = 0.0
     said_at: float = 0.0
+    shown_since: float = 0.0
 
 
 def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:

@@ -12,7 +12,9 @@ from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.verdict import Verdict
 
 
-def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfall, ...]) -> PredictorStatus:
+def status_of(
+    known: PredictorView, verdict: Verdict, since: float, pitfalls: tuple[KnownPitfall, ...]
+) -> PredictorStatus:
     """Return the whole status, with figures summed over engines. ``pitfalls``: of the predictor's release."""
     window, running, failed = known.window(), known.running, known.failed_start
     usages = [usage for each in known.snapshots if (usage := each.kv_cache_usage_ratio) is not None]
@@ -54,6 +56,7 @@ def status_of(known: PredictorView, verdict: Verdict, pitfalls: tuple[KnownPitfa
         pitfalls=(*noted(known), *pitfalls),
         log=_log(known),
         verdict=verdict,
+        verdict_since=since,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from operator import itemgetter
 
+import msgspec
+
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
@@ -153,6 +155,7 @@ class PredictorState(PredictorView):
         self._sample_log(self._clock())
         self.up, self.up_reason, self.snapshot, self.cost, self.unmeasured = False, reason, None, None, None
         self.version_asked = False  # the next answer may come from another release
+        self._verdict = self._said(judge(self.evidence(), self.policy).verdict)
 
     def observe_version(self, version: str | None) -> None:
         """Take in the predictor's version; ``None`` if it gave none."""
@@ -206,9 +209,14 @@ class PredictorState(PredictorView):
 
     def _said(self, verdict: Verdict) -> Remembered:
         """Return what to say now that this is the verdict on the last figures."""
-        return remembered(self._verdict, verdict, self._clock(), self.policy)
+        before, now = self._verdict, self._clock()
+        said = remembered(before, verdict, now, self.policy)
+        since = before.shown_since if before is not None and before.shown.code == said.shown.code else now
+        return msgspec.structs.replace(said, shown_since=since)
 
     def status(self) -> PredictorStatus:
         """Return the whole status, with figures summed over engines."""
         judgement = judge(self.evidence(), self.policy)
-        return status_of(self, self._said(judgement.verdict).shown, judgement.pitfalls)
+        said = self._said(judgement.verdict)
+        since = said.shown_since + self._wall_clock() - self._clock()
+        return status_of(self, said.shown, since, judgement.pitfalls)
