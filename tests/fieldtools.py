@@ -43,7 +43,7 @@ FOR_CLUSTER = {
     "prometheus-operator",
     "prometheus3-sd",
 }
-NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter"}
+NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter", "otelcol"}
 
 
 def _comes_from(name: str) -> str:

@@ -4,7 +4,7 @@
 GO ?= go
 go_build = $(GO) -C tools/$(1) build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w'
 # pin: the module's folder, and the stamp's name if it is another one.
-pin = $(TOOLS)/go/$(or $(2),$(1))-$(shell cat tools/tools.mk tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
+pin = $(TOOLS)/go/$(or $(2),$(1))-$(shell cat tools/tools.mk $(wildcard tools/$(1)/*.go) tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
 stamp = @mkdir -p $(@D) && rm -f $(@D)/$(1)-* && touch $@
 
 PROMETHEUS_TOOLS := $(call pin,prometheus)
@@ -18,12 +18,14 @@ KUSTOMIZE_TOOLS := $(call pin,kustomize)
 GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
 HELM_TOOLS := $(call pin,helm)
+ALLOY_TOOLS := $(call pin,alloy)
+OTELCOL_TOOLS := $(call pin,otelcol)
 
 .PHONY: tools nightly-tools
-tools: $(PROMETHEUS_TOOLS) $(ALERTMANAGER_TOOLS) $(PINT_TOOLS) $(JSONNET_TOOLS) $(KUSTOMIZE_TOOLS) $(OPERATOR_SCHEMAS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; needs Go
+tools: $(PROMETHEUS_TOOLS) $(ALERTMANAGER_TOOLS) $(PINT_TOOLS) $(JSONNET_TOOLS) $(KUSTOMIZE_TOOLS) $(ALLOY_TOOLS) $(OPERATOR_SCHEMAS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; needs Go
 
 # 15 minutes of one core.
-nightly-tools: tools $(THANOS_TOOLS) $(MIMIR_TOOLS) $(GRAFANA_TOOLS) $(HELM_TOOLS) ## Also those that only `make ci-nightly` runs
+nightly-tools: tools $(THANOS_TOOLS) $(MIMIR_TOOLS) $(GRAFANA_TOOLS) $(HELM_TOOLS) $(OTELCOL_TOOLS) ## Also those that only `make ci-nightly` runs
 test-nightly: nightly-tools
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
@@ -78,6 +80,15 @@ $(JSONNET_TOOLS):
 $(HELM_TOOLS):
 	$(call go_build,helm) -o $(TOOLS)/bin/helm helm.sh/helm/v3/cmd/helm
 	$(call stamp,helm)
+
+# Small programs of our own around the field's modules: each has its main.go beside its go.mod.
+$(ALLOY_TOOLS):
+	$(call go_build,alloy) -o $(TOOLS)/bin/alloyfmt .
+	$(call stamp,alloy)
+
+$(OTELCOL_TOOLS):
+	$(call go_build,otelcol) -tags remove_all_sd,enable_kubernetes_sd -o $(TOOLS)/bin/otelcol .
+	$(call stamp,otelcol)
 
 # A cluster without nodes, for `make test-cluster` only: 20 minutes of two cores once.
 KUBERNETES := $(call pin,kubernetes)

@@ -73,7 +73,7 @@ def test_the_dashboards_are_the_rendered_ones() -> None:
 
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
 def test_there_is_no_image_to_set_and_no_placeholder_to_forget(source: str) -> None:
-    """The exporter is a sidecar in the predictors' own manifests. A chart with an image must refuse to render without one."""
+    """The exporter is a sidecar of the predictors. A chart with an image must refuse to render without one."""
     text = text_of(nested(ALL_ON | {"source": source}))
 
     assert re.findall(r"(?m)^ *-? *image:.*", text) == []
