@@ -119,15 +119,17 @@ $(DISCOVERING):
 	$(call go_build,prometheus) -tags remove_all_sd,enable_kubernetes_sd -o $(TOOLS)/bin/prometheus3-sd github.com/prometheus/prometheus/cmd/prometheus
 	$(call stamp,discovering)
 
-# In an environment of its own: what audits the locked packages shall not be one of them.
-PIP_AUDIT := $(TOOLS)/pip-audit-2.10.1
+AUDIT := $(TOOLS)/audit-$(shell cksum < tools/audit/requirements.lock | cut -d' ' -f1)
 
-$(PIP_AUDIT):
-	$(PYTHON) -m venv $@.new
-	$@.new/bin/pip install --quiet --disable-pip-version-check pip-audit==$(@:$(TOOLS)/pip-audit-%=%)
-	@mv $@.new $@
+$(AUDIT)/.installed: tools/audit/requirements.lock
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+LOCKED := requirements.lock requirements-build.lock requirements-dev.lock tools/release/requirements.lock tools/audit/requirements.lock
 
 # `--strict`: a package that the service does not know is no clean package.
 .PHONY: audit
-audit: $(PIP_AUDIT) ## Known vulnerabilities of the locked packages; asks PyPI's JSON API, or OSV with SERVICE=osv
-	$(PIP_AUDIT)/bin/python -m pip_audit --strict --disable-pip --progress-spinner off --vulnerability-service $(or $(SERVICE),pypi) -r requirements.lock -r requirements-dev.lock
+audit: $(AUDIT)/.installed ## Known vulnerabilities of the locked packages; asks PyPI's JSON API, or OSV with SERVICE=osv
+	$(AUDIT)/bin/python -m pip_audit --strict --require-hashes --disable-pip --progress-spinner off --vulnerability-service $(or $(SERVICE),pypi) $(LOCKED:%=-r %)
