@@ -1,6 +1,10 @@
 // Every threshold, window, selector and label of the pack. Override a key where the mixin is used:
 //   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { alert_z_score: 3.3 } }
 // Ratios are 0..1, times are seconds. Thresholds that the exporter also applies come from its policy.
+
+// The package says the version once.
+local version = std.split(std.split(importstr '../exporter/specdec_exporter/__init__.py', '__version__ = "')[1], '"')[0];
+
 {
   _config+:: {
     local config = self,
@@ -169,8 +173,8 @@
     // false for rulers that refuse keep_firing_for: Prometheus before 2.42, vmalert before 1.90.
     keep_firing_for: true,
 
-    // Links in the annotations.
-    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/main/rules/runbooks/',
+    // Links in the annotations. The runbooks are those of the release that the rules belong to, so that they fit each other.
+    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v%s/rules/runbooks/' % version,
     // The address of Grafana, for example 'https://grafana.mine.net'. Without it, dashboard_url is relative: it works within
     // Grafana, and messages of Alertmanager leave the link out.
     grafana_url: '',

@@ -45,7 +45,7 @@ FOR_CLUSTER = {
     "prometheus3-sd",
 }
 FOR_FLEET = {"mimir", "victoria-metrics-current", "vmalert-current"}
-NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter"}
+NIGHTLY = {"helm", "thanos", "mimirtool", "dashboard-linter", "otelcol"}
 
 
 def _comes_from(name: str) -> str:

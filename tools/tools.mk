@@ -4,7 +4,7 @@
 GO ?= go
 go_build = $(GO) -C tools/$(1) build -mod=readonly -trimpath -buildvcs=false -p 2 -ldflags='-s -w'
 # pin: the module's folder, and the stamp's name if it is another one.
-pin = $(TOOLS)/go/$(or $(2),$(1))-$(shell cat tools/tools.mk tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
+pin = $(TOOLS)/go/$(or $(2),$(1))-$(shell cat tools/tools.mk $(wildcard tools/$(1)/*.go) tools/$(1)/go.mod tools/$(1)/go.sum | cksum | cut -d' ' -f1)
 stamp = @mkdir -p $(@D) && rm -f $(@D)/$(1)-* && touch $@
 
 PROMETHEUS_TOOLS := $(call pin,prometheus)
@@ -18,12 +18,14 @@ KUSTOMIZE_TOOLS := $(call pin,kustomize)
 GRAFANA_TOOLS := $(call pin,grafana)
 KSERVE_SCHEMAS := $(call pin,kserve)
 HELM_TOOLS := $(call pin,helm)
+ALLOY_TOOLS := $(call pin,alloy)
+OTELCOL_TOOLS := $(call pin,otelcol)
 
 .PHONY: tools nightly-tools
-tools: $(PROMETHEUS_TOOLS) $(ALERTMANAGER_TOOLS) $(PINT_TOOLS) $(JSONNET_TOOLS) $(KUSTOMIZE_TOOLS) $(OPERATOR_SCHEMAS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; needs Go
+tools: $(PROMETHEUS_TOOLS) $(ALERTMANAGER_TOOLS) $(PINT_TOOLS) $(JSONNET_TOOLS) $(KUSTOMIZE_TOOLS) $(ALLOY_TOOLS) $(OPERATOR_SCHEMAS) $(KSERVE_SCHEMAS) ## Build the pinned Go linters into .tools/bin; needs Go
 
 # 15 minutes of one core.
-nightly-tools: tools $(THANOS_TOOLS) $(MIMIR_TOOLS) $(GRAFANA_TOOLS) $(HELM_TOOLS) ## Also those that only `make ci-nightly` runs
+nightly-tools: tools $(THANOS_TOOLS) $(MIMIR_TOOLS) $(GRAFANA_TOOLS) $(HELM_TOOLS) $(OTELCOL_TOOLS) ## Also those that only `make ci-nightly` runs
 test-nightly: nightly-tools
 
 # All service discoveries together are half of the build, and nothing here discovers. The web UI is not in the module.
@@ -97,6 +99,15 @@ $(HELM_TOOLS):
 	$(call go_build,helm) -o $(TOOLS)/bin/helm helm.sh/helm/v3/cmd/helm
 	$(call stamp,helm)
 
+# Small programs of our own around the field's modules: each has its main.go beside its go.mod.
+$(ALLOY_TOOLS):
+	$(call go_build,alloy) -o $(TOOLS)/bin/alloyfmt .
+	$(call stamp,alloy)
+
+$(OTELCOL_TOOLS):
+	$(call go_build,otelcol) -tags remove_all_sd,enable_kubernetes_sd -o $(TOOLS)/bin/otelcol .
+	$(call stamp,otelcol)
+
 # A cluster without nodes, for `make test-cluster` only: 20 minutes of two cores once.
 KUBERNETES := $(call pin,kubernetes)
 KSERVE := $(call pin,kserve,controllers)
@@ -126,15 +137,17 @@ $(DISCOVERING):
 	$(call go_build,prometheus) -tags remove_all_sd,enable_kubernetes_sd -o $(TOOLS)/bin/prometheus3-sd github.com/prometheus/prometheus/cmd/prometheus
 	$(call stamp,discovering)
 
-# In an environment of its own: what audits the locked packages shall not be one of them.
-PIP_AUDIT := $(TOOLS)/pip-audit-2.10.1
+AUDIT := $(TOOLS)/audit-$(shell cksum < tools/audit/requirements.lock | cut -d' ' -f1)
 
-$(PIP_AUDIT):
-	$(PYTHON) -m venv $@.new
-	$@.new/bin/pip install --quiet --disable-pip-version-check pip-audit==$(@:$(TOOLS)/pip-audit-%=%)
-	@mv $@.new $@
+$(AUDIT)/.installed: tools/audit/requirements.lock
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+LOCKED := requirements.lock requirements-build.lock requirements-dev.lock tools/release/requirements.lock tools/audit/requirements.lock
 
 # `--strict`: a package that the service does not know is no clean package.
 .PHONY: audit
-audit: $(PIP_AUDIT) ## Known vulnerabilities of the locked packages; asks PyPI's JSON API, or OSV with SERVICE=osv
-	$(PIP_AUDIT)/bin/python -m pip_audit --strict --disable-pip --progress-spinner off --vulnerability-service $(or $(SERVICE),pypi) -r requirements.lock -r requirements-dev.lock
+audit: $(AUDIT)/.installed ## Known vulnerabilities of the locked packages; asks PyPI's JSON API, or OSV with SERVICE=osv
+	$(AUDIT)/bin/python -m pip_audit --strict --require-hashes --disable-pip --progress-spinner off --vulnerability-service $(or $(SERVICE),pypi) $(LOCKED:%=-r %)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 from alertmanager.test_operator import faults
-from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered
+from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered, text_of
 from deploy.kustomize import schema
 from fieldtools import ROOT
 from specdec_exporter import __version__
@@ -68,6 +69,15 @@ def test_the_dashboards_are_the_rendered_ones() -> None:
     assert {name: json.loads(text) for data in maps for name, text in data.items()} == {
         file.name: json.loads(file.read_text(encoding="utf-8")) for file in (ROOT / "dashboards/rendered").iterdir()
     }
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_there_is_no_image_to_set_and_no_placeholder_to_forget(source: str) -> None:
+    """The exporter is a sidecar of the predictors. A chart with an image must refuse to render without one."""
+    text = text_of(nested(ALL_ON | {"source": source}))
+
+    assert re.findall(r"(?m)^ *-? *image:.*", text) == []
+    assert "example.com" not in text
 
 
 def test_without_the_exporter_rules_and_dashboards_read_vllms_own_metrics() -> None:

@@ -17,17 +17,26 @@ from fieldtools import tool
 
 # The labels of a pod as Kubernetes discovery tells them, by PodMonitor; then what every series has.
 FOUND = {
-    "podmonitor.yaml": (
+    "monitoring/podmonitor.yaml": (
         {"pod_label_serving_kserve_io_inferenceservice": "chat", "pod_controller_name": "chat-predictor-5d7f9"},
         {"inference_service": "chat", "revision": "chat-predictor-5d7f9"},
     ),
-    "podmonitor-llm.yaml": (
+    "monitoring/podmonitor-llm.yaml": (
         {
+            "pod_label_app_kubernetes_io_part_of": "llminferenceservice",
             "pod_label_app_kubernetes_io_name": "chat",
             "pod_label_llm_d_ai_role": "decode",
             "pod_controller_name": "chat-kserve-649dc",
         },
         {"inference_service": "chat", "llm_isvc_role": "decode", "revision": "chat-kserve-649dc"},
+    ),
+    "llm-d/podmonitor.yaml": (
+        {
+            "pod_label_llm_d_ai_model": "Qwen3-32B",
+            "pod_label_llm_d_ai_role": "both",
+            "pod_controller_name": "decode-5f6c",
+        },
+        {"inference_service": "Qwen3-32B", "llm_isvc_role": "both", "revision": "decode-5f6c"},
     ),
 }
 
@@ -42,7 +51,7 @@ async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exp
     exporter_port, port = free_port(), free_port()
     jobs = []
     for file, (discovered, _) in FOUND.items():
-        (endpoint,) = read(KUBERNETES / "monitoring" / file)["spec"]["podMetricsEndpoints"]
+        (endpoint,) = read(KUBERNETES / file)["spec"]["podMetricsEndpoints"]
         labels = {f"__meta_kubernetes_{name}": value for name, value in discovered.items()}
         job = {
             "job_name": file,

@@ -10,8 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
-from fieldtools import ROOT
+from fieldtools import ROOT, tool
 from release.notes import main, notes
 from running import exporter, predictor
 from specdec_exporter import __version__
@@ -66,6 +67,43 @@ def test_the_changelog_has_a_section_of_this_version() -> None:
     """Its text becomes the notes once the day is filled in."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert notes(changelog.replace("(unreleased)", "(2026-12-01)"), __version__)
+
+
+# --- where users look -------------------------------------------------------------------------------------------------
+
+
+def test_what_artifact_hub_shows_is_in_the_release_that_it_shows() -> None:
+    text = (ROOT / "deploy/helm/specdec-exporter/Chart.yaml").read_text(encoding="utf-8")
+    chart = yaml.safe_load(text)
+    links = re.findall(r"specdec-exporter/specdec-exporter/(?:blob/)?v([^/]+)/(\S+)", text)
+
+    assert {version for version, _ in links} == {chart["version"]} == {__version__}
+    assert len(links) > 4
+    assert [path for _, path in links if not (ROOT / path).exists()] == []
+    for name in ("changes", "links", "recommendations", "screenshots"):
+        assert yaml.safe_load(chart["annotations"][f"artifacthub.io/{name}"])
+
+
+@pytest.mark.field
+def test_the_site_of_mixins_renders_the_mixin(tmp_path: Path) -> None:
+    """With the three commands of its generate.sh, which runs them in the folder of its entry with `vendor` as only path."""
+    entry = yaml.safe_load((ROOT / "tools/release/mixin.yaml").read_text(encoding="utf-8"))
+    assert entry.keys() == {"name", "source", "subdir", "description"}
+    folder = ROOT / entry["subdir"]
+
+    def rendered(*arguments: str) -> str:
+        command = [tool("jsonnet"), "-J", "vendor", *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    for field in ("prometheusAlerts", "prometheusRules"):
+        manifest = rendered("-S", "-e", f'std.manifestYamlDoc((import "mixin.libsonnet").{field})')
+        groups = yaml.safe_load(manifest)["groups"]
+        assert all(group["rules"] for group in groups)
+        assert groups
+    rendered("-m", str(tmp_path), "-e", '(import "mixin.libsonnet").grafanaDashboards')
+    assert {file.name for file in tmp_path.iterdir()} == {
+        file.name for file in (ROOT / "dashboards/rendered").iterdir()
+    }
 
 
 # --- built twice ------------------------------------------------------------------------------------------------------

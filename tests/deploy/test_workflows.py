@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.workflows import GITHUB, jobs, make_targets, scripts
+from deploy.workflows import GITHUB, WORKFLOWS, jobs, make_targets, scripts, steps
 from fieldtools import ROOT, run
 
 MANIFESTS = {
@@ -41,6 +41,18 @@ def test_workflows_and_hooks_call_targets_that_exist() -> None:
 
     assert {"check", "test", "test-tools", "test-vllm", "dist", "lint"} <= called
     assert called - make_targets() == set()
+
+
+def test_what_others_can_move_is_named_by_commit_or_digest() -> None:
+    """A tag of an action or an image can be moved; a commit and a digest cannot."""
+    used = [step["uses"] for file in WORKFLOWS for step in steps(file) if "uses" in step]
+    images = [job["container"]["image"] for file in WORKFLOWS for job in jobs(file).values() if "container" in job]
+
+    assert used
+    assert images
+    assert [one for one in used if not re.search(r"@[0-9a-f]{40}$", one)] == []
+    assert [one for one in images if not re.search(r"@sha256:[0-9a-f]{64}$", one)] == []
+    assert len(set(images)) == 1
 
 
 def test_every_python_that_the_package_names_is_tested() -> None:

@@ -20,6 +20,7 @@ import rulelint
 import yamltext
 from fieldtools import ROOT, run
 from rules.scenario import SLOS, groups_with, rule_groups
+from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 
 RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
@@ -131,6 +132,16 @@ def test_an_alert_links_to_its_own_runbook() -> None:
         for rule in group["rules"]:
             if "alert" in rule:
                 assert rule["annotations"]["runbook_url"].endswith(f"/rules/runbooks/{rule['alert']}.md")
+
+
+def test_links_lead_to_the_release_that_the_files_belong_to() -> None:
+    """The runbooks on the main branch are those of other rules."""
+    folders = ("rules/rendered", "dashboards/rendered", "dashboards/provisioning", "deploy/helm/specdec-exporter")
+    texts = {file: file.read_text(encoding="utf-8") for one in folders for file in (ROOT / one).rglob("*.*")}
+    linked = {file: set(re.findall(r"/specdec-exporter/(?:blob|tree)/([^/]+)/", text)) for file, text in texts.items()}
+
+    assert len([refs for refs in linked.values() if refs]) > len(folders)
+    assert {file.name: refs for file, refs in linked.items() if refs - {f"v{__version__}"}} == {}
 
 
 @pytest.mark.parametrize("alert", alerts())

@@ -37,5 +37,7 @@ packages: dist
 lint-project: $(RELEASE)/.installed ## zizmor over the workflows: unpinned actions, wide permissions, injected templates
 	$(TOOLS)/bin/zizmor --offline --no-progress .github
 
-lock-release: $(VENV)/.dev ## Pin the newest tools that make a release
-	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade -o tools/release/requirements.lock tools/release/requirements.in
+lock-release: $(VENV)/.dev ## Pin the newest tools that make and audit a release
+	for one in release audit; do \
+	    $(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade -o tools/$$one/requirements.lock tools/$$one/requirements.in || exit; \
+	done

@@ -1,0 +1,132 @@
+"""Other collectors bring the sidecars' series as Prometheus does with the PodMonitors: the same names and labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.processes import free_port
+from demo.processes import running as started
+from deploy.asking import until
+from deploy.manifests import DEPLOY, KUBERNETES, read
+from deploy.test_podmonitor import FOUND, as_prometheus_has_it
+from fieldtools import ROOT, run, tool
+from running import exporter, predictor
+
+COLLECTORS = DEPLOY / "collectors"
+BODY = ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt"
+OF_ALL_PODS = {"namespace": "prod", "pod_name": "chat-0", "pod_container_port_name": "specdec"}
+
+
+@pytest.mark.field
+def test_alloys_own_parser_and_printer_take_the_file_as_it_is() -> None:
+    answer = run("alloyfmt", COLLECTORS / "config.alloy")
+    assert answer.returncode == 0, answer.stdout
+
+
+@pytest.mark.field
+@pytest.mark.parametrize(("old", "new"), [('"specdec" {', "specdec {"), ("\tforward_to", "  forward_to")])
+def test_that_check_finds_faults(old: str, new: str, tmp_path: Path) -> None:
+    text = (COLLECTORS / "config.alloy").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "config.alloy").write_text(text.replace(old, new), encoding="utf-8")
+
+    assert run("alloyfmt", tmp_path / "config.alloy").returncode == 1
+
+
+def test_alloy_selects_the_podmonitors_of_the_pack() -> None:
+    label = '"app.kubernetes.io/name" = "specdec-exporter"'
+
+    assert label in (COLLECTORS / "config.alloy").read_text(encoding="utf-8")
+    for file in FOUND:
+        assert read(KUBERNETES / file)["metadata"]["labels"]["app.kubernetes.io/name"] == "specdec-exporter"
+
+
+@pytest.mark.nightly
+def test_the_collector_takes_the_file_as_it_is() -> None:
+    answer = run("otelcol", "validate", "--config", COLLECTORS / "otelcol.yaml")
+    assert answer.returncode == 0, answer.stdout
+
+
+def jobs(target: str, file: str) -> dict[str, Any]:
+    """A pod as discovery tells it, in the scrape that a PodMonitor asks for."""
+    (endpoint,) = read(KUBERNETES / file)["spec"]["podMetricsEndpoints"]
+    named = [
+        {"source_labels": [f"__meta_kubernetes_{label}"], "target_label": name}
+        for label, name in (("namespace", "namespace"), ("pod_name", "pod"))
+    ]
+    return {
+        "job_name": "specdec-exporter",
+        "scrape_interval": "1s",
+        "static_configs": [discovered(target, file)],
+        "relabel_configs": named + as_prometheus_has_it(endpoint["relabelings"]),
+        "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
+    }
+
+
+def discovered(target: str, file: str) -> dict[str, Any]:
+    labels = {f"__meta_kubernetes_{name}": value for name, value in (OF_ALL_PODS | FOUND[file][0]).items()}
+    return {"targets": [target], "labels": labels}
+
+
+def collecting(target: str, file: str, receiver: str, own_port: int) -> dict[str, Any]:
+    """The collector's configuration with a pod in place of the cluster."""
+    config: dict[str, Any] = read(COLLECTORS / "otelcol.yaml")
+    (job,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    job |= {"scrape_interval": "1s", "static_configs": [discovered(target, file)]}
+    config["exporters"]["prometheusremotewrite"]["endpoint"] = f"{receiver}/api/v1/write"
+    own = {"pull": {"exporter": {"prometheus": {"host": "127.0.0.1", "port": own_port}}}}
+    config["service"]["telemetry"] = {"metrics": {"readers": [own]}}
+    return config
+
+
+def series(data: Any) -> set[frozenset[tuple[str, str]]]:
+    """Each series by its labels. Bounds of buckets by their value: the collector writes 40 for 40.0."""
+    found = [sample["metric"] for sample in data["result"]]
+    return {frozenset((one | ({"le": str(float(one["le"]))} if "le" in one else {})).items()) for one in found}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("file", FOUND)
+async def test_the_collector_brings_the_same_series_as_prometheus(file: str, tmp_path: Path) -> None:
+    direct_port, received_port, own_port = free_port(), free_port(), free_port()
+    query = '/api/v1/query?query={job="specdec-exporter",__name__=~"specdec_.%2B"}'
+
+    def prometheus(name: str, port: int, config: Any) -> list[str]:
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        return [
+            tool("prometheus"),
+            f"--config.file={tmp_path}/{name}.yaml",
+            f"--storage.tsdb.path={tmp_path}/{name}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-remote-write-receiver",
+        ]
+
+    async with predictor(BODY.read_bytes()) as vllm, exporter("--predictor.url=" + vllm.url) as sidecar:
+        target = sidecar.url.removeprefix("http://")
+        own = {"scrape_configs": [jobs(target, file)]}
+        async with (
+            started(
+                "direct", prometheus("direct", direct_port, own), port=direct_port, ready="/-/ready", directory=tmp_path
+            ) as direct,
+            started(
+                "received",
+                prometheus("received", received_port, {}),
+                port=received_port,
+                ready="/-/ready",
+                directory=tmp_path,
+            ) as received,
+        ):
+            config = collecting(target, file, received.url, own_port)
+            (tmp_path / "otelcol.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+            command = [tool("otelcol"), f"--config={tmp_path}/otelcol.yaml"]
+            async with started("otelcol", command, port=own_port, ready="/metrics", directory=tmp_path):
+                expected = await until(direct.url, query, lambda data: data["result"])
+                found = await until(received.url, query, lambda data: len(data["result"]) >= len(expected["result"]))
+
+    assert {dict(one)["inference_service"] for one in series(expected)} == {FOUND[file][1]["inference_service"]}
+    assert series(found) == series(expected)
