@@ -13,7 +13,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """What a predictor was last said to be worth. Times are monotonic seconds.
 
     ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
-    when it was first said. ``said_at``: the last look that said it. ``shown_since``: when the code of ``shown`` was new.
+    when it was first said. ``said_at``: the last look that said it. ``shown_since``: the first look with this code.
     """
 
     shown: Verdict

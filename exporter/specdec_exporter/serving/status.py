@@ -145,7 +145,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     pitfalls: tuple[KnownPitfall, ...] = ()
     log: LogStatus | None
     verdict: Verdict
-    verdict_since: float | None = None  # when its code was first said; nothing is known of a time before the exporter's start
+    verdict_since: float | None = None  # when this exporter first said its code
     baseline: BaselineStatus | None = None  # null: none is configured
 
 
