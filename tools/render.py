@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Render the mixin into files that load as they are, and the reference tables of docs/.
 
-``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. Deterministic.
+``tools/render.py`` writes them, ``tools/render.py --check`` fails where they differ. ``tools/render.py --grafana-com
+DIR`` writes the dashboards as Grafana.com takes them. Deterministic.
 """
 
 from __future__ import annotations
@@ -72,6 +73,16 @@ SCRAPING_FILES: dict[str, tuple[str, str, str]] = {
     ),
 }
 DASHBOARDS = ROOT / "dashboards"
+GRAFANA = "10.4.0"  # the oldest that the dashboards are for
+# Grafana's names of the types of panels in use.
+PANEL_NAMES = {
+    "barchart": "Bar chart",
+    "heatmap": "Heatmap",
+    "stat": "Stat",
+    "state-timeline": "State timeline",
+    "table": "Table",
+    "timeseries": "Time series",
+}
 CHART = ROOT / "deploy" / "helm" / "specdec-exporter"
 # How a person reads; jsonnet sorts keys.
 _KEY_ORDER = (
@@ -154,13 +165,44 @@ def render_dashboards() -> dict[Path, str]:
     pack = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
     files, config_maps = {}, []
     for name, dashboard in pack["dashboards"].items():
-        files[DASHBOARDS / "rendered" / name] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
+        files[DASHBOARDS / "rendered" / name] = _indented(dashboard)
         metadata = pack["metadata"] | {"name": f"{pack['metadata']['name']}-{dashboard['uid']}"}
         data = {name: _compact(dashboard)}
         config_maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     purpose = "For the sidecar of Grafana's Helm chart, which finds dashboards by their label"
     files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, "dashboards", purpose)
     return files
+
+
+def for_grafana_com(dashboard: dict[str, Any]) -> dict[str, Any]:
+    """Return the dashboard as Grafana.com takes it: what it requires, and which source to ask for."""
+    inside = [panel for row in dashboard["panels"] for panel in (row, *row.get("panels", ()))]
+    types = sorted({panel["type"] for panel in inside} - {"row"})
+    variables = [
+        each | {"current": {"text": "${DS_PROMETHEUS}", "value": "${DS_PROMETHEUS}"}}
+        if each["type"] == "datasource"
+        else each
+        for each in dashboard["templating"]["list"]
+    ]
+    prometheus = {"id": "prometheus", "name": "Prometheus", "version": "1.0.0"}
+    return dashboard | {
+        "__inputs": [
+            {
+                "name": "DS_PROMETHEUS",
+                "label": "Prometheus",
+                "description": "The Prometheus, Thanos, Mimir or VictoriaMetrics that evaluates the rules of the pack",
+                "type": "datasource",
+                "pluginId": "prometheus",
+                "pluginName": "Prometheus",
+            }
+        ],
+        "__requires": [
+            {"type": "grafana", "id": "grafana", "name": "Grafana", "version": GRAFANA},
+            {"type": "datasource", **prometheus},
+            *({"type": "panel", "id": kind, "name": PANEL_NAMES[kind], "version": ""} for kind in types),
+        ],
+        "templating": {"list": variables},
+    }
 
 
 def render_reference() -> dict[Path, str]:
@@ -194,6 +236,10 @@ def _compact(dashboard: Any) -> str:
     return json.dumps(dashboard, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
+def _indented(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
 def _yaml(document: Any) -> str:
     return yaml.dump(_in_reading_order(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
 
@@ -213,8 +259,17 @@ def main() -> int:
     """Write or check the rendered files; 1 when a check fails."""
     parser = argparse.ArgumentParser(description="Render the mixin.")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    check = parser.parse_args().check
-    stale = []
+    parser.add_argument(
+        "--grafana-com", type=Path, metavar="DIR", help="write the dashboards for Grafana.com there instead"
+    )
+    arguments = parser.parse_args()
+    check, stale = arguments.check, []
+    if arguments.grafana_com:
+        arguments.grafana_com.mkdir(parents=True, exist_ok=True)
+        for path in sorted((DASHBOARDS / "rendered").glob("*.json")):
+            made = for_grafana_com(json.loads(path.read_text(encoding="utf-8")))
+            (arguments.grafana_com / path.name).write_text(_indented(made), encoding="utf-8")
+        return 0
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= {ROOT / "rules" / "rendered" / "scraping" / name: render_scraping(name) for name in SCRAPING_FILES}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import rjsonnet
@@ -41,6 +44,20 @@ def test_kubectl_can_apply_the_config_maps() -> None:
         for character in "<>&":
             kept = kept.replace(character, f"\\u{ord(character):04x}")
         assert len(kept.encode()) < ROOM * APPLY_LIMIT, each["metadata"]["name"]
+
+
+def test_grafana_com_is_told_what_the_dashboards_require_and_asks_for_the_source(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, REPOSITORY / "tools" / "render.py", "--grafana-com", tmp_path], check=True)
+    for path in RENDERED:
+        made = json.loads((tmp_path / path.name).read_text(encoding="utf-8"))
+        asked, required = made.pop("__inputs"), made.pop("__requires")
+        kinds = {panel.type for panel in Dashboard(path.stem, made).panels}
+        assert {each["id"] for each in required} == {"grafana", "prometheus"} | kinds
+        assert [(each["type"], each["pluginId"]) for each in asked] == [("datasource", "prometheus")]
+        (source,) = [each for each in made["templating"]["list"] if each["type"] == "datasource"]
+        assert source["current"]["value"] == f"${{{asked[0]['name']}}}"
+        source["current"] = {}
+        assert made == json.loads(path.read_text(encoding="utf-8"))
 
 
 def test_without_the_exporter_no_panel_asks_for_its_series() -> None:

@@ -222,7 +222,7 @@ def test_vmagent_takes_it(tmp_path: Path) -> None:
 
 
 def test_alloy_gets_the_rules_that_prometheus_gets() -> None:
-    """Its language is the same rules in blocks. ``test_collectors`` has its own parser read them."""
+    """Its language is the same rules in blocks."""
     text = (SCRAPING / "config.alloy").read_text(encoding="utf-8")
     blocks = [
         {key: json.loads(value) for key, value in re.findall(r"^ +(\w+) = (.+)$", block, re.MULTILINE)}

@@ -230,6 +230,18 @@ def test_the_exporter_keeps_a_word_for_a_time_and_asking_for_it_changes_nothing(
     assert state.status() == state.status()
 
 
+def test_the_status_says_since_when_its_verdict_holds(state: PredictorState, clock: Clock) -> None:
+    since = []
+    watched(state, clock, 0.67, 0.67)
+    for _ in range(2):
+        since.append(state.status().verdict_since)
+        clock.advance(WINDOW)
+        state.observe_failure("nothing answers")
+    now = clock.wall()
+    assert since == [now - 3 * WINDOW, now - WINDOW]
+    assert (state.status().verdict.code, state.status().verdict_since) == ("unknown", now - WINDOW)
+
+
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
     state.observe_event(arguments(method="eagle3"))
