@@ -1,6 +1,10 @@
 # The rules on the engines that people have (docs/scale.md). Included by the Makefile.
 
-.PHONY: test-fleet
+.PHONY: test-fleet bench-fleet
 test-fleet: $(VENV)/.dev fleet-tools ## The rules on Prometheus, VictoriaMetrics, Thanos and Mimir, live: a quarter of an hour; ARGS="-k thanos" for one
 	@tests/debian.sh prometheus prometheus-alertmanager
 	$(BIN)/pytest --numprocesses 0 -p no:cacheprovider tests/fleet $(ARGS)
+
+bench-fleet: $(VENV)/.dev fleet-tools ## What a fleet costs each engine, and the layer above ten shards: an hour and a half; ARGS=--record writes docs/scale.md
+	@tests/debian.sh prometheus
+	$(BIN)/python tests/bench/fleet_cost.py $(ARGS)
