@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import shutil
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from typing import Any
 
 import yaml
 
+import otlp
 import tsdb
 from demo.processes import Server, free_port, running
 from fieldtools import tool
@@ -79,18 +79,17 @@ class Engine:
         """Send samples by remote write; what the engine complains of, if it does."""
         return await asyncio.to_thread(write, self.write_url, series, tenant(*self.tenants[:1]))
 
-    async def push_otlp(self, metrics: list[Any]) -> str:
-        """Send metrics as OTLP's JSON; what the engine complains of, if it does."""
-        body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}
-        return await self._post(self.otlp_url, json.dumps(body), "application/json")
+    async def push_otlp(self, metrics: Iterable[bytes]) -> str:
+        """Send metrics by OTLP; what the engine complains of, if it does."""
+        return await self._post(self.otlp_url, otlp.request(metrics), "application/x-protobuf")
 
     async def load(self, group: Mapping[str, Any]) -> str:
         """Give Mimir a group of rules; what it complains of, if it does."""
-        return await self._post(f"{self.url}/config/v1/rules/more", yaml.safe_dump(group), "application/yaml")
+        return await self._post(f"{self.url}/config/v1/rules/more", yaml.safe_dump(group).encode(), "application/yaml")
 
-    async def _post(self, url: str, body: str, kind: str) -> str:
+    async def _post(self, url: str, body: bytes, kind: str) -> str:
         headers = {"Content-Type": kind, **tenant(*self.tenants[:1])}
-        request = urllib.request.Request(url, body.encode(), headers)
+        request = urllib.request.Request(url, body, headers)
         try:
             with await asyncio.to_thread(urllib.request.urlopen, request, timeout=30):
                 return ""

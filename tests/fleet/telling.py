@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import otlp
 from alertmanager.catalogue import EXAMPLE, document
 from alertmanager.server import Receiver, alertmanager, lead_to, receiver
 from bench.fleet import exposing
@@ -157,15 +158,13 @@ class Witness:
             (seen.federated,) = (await federation.query(FEDERATED, time.time())).values()
 
 
-def _otlp() -> list[Any]:
-    """vLLM's metrics as OTLP has them: a counter, a gauge and a histogram."""
-    point = {"timeUnixNano": str(time.time_ns()), "attributes": [{"key": "fleet", "value": {"stringValue": "otlp"}}]}
-    bucket = {**point, "count": "3", "sum": 1.0, "bucketCounts": ["1", "2"], "explicitBounds": [0.5]}
-    number = {**point, "asDouble": 5.0}
+def _otlp() -> list[bytes]:
+    """A counter, a gauge and a histogram of vLLM."""
+    at: tuple[dict[str, str], int] = ({"fleet": "otlp"}, time.time_ns())
     return [
-        {"name": COUNTER, "sum": {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [number]}},
-        {"name": GAUGE, "gauge": {"dataPoints": [number]}},
-        {"name": HISTOGRAM, "histogram": {"aggregationTemporality": 2, "dataPoints": [bucket]}},
+        otlp.counter(COUNTER, 5.0, *at),
+        otlp.gauge(GAUGE, 5.0, *at),
+        otlp.histogram(HISTOGRAM, [1, 2], [0.5], *at),
     ]
 
 

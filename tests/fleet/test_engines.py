@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 
 import pytest
@@ -44,15 +43,6 @@ def seen(story: dict[str, Seen], name: str) -> Seen:
 @pytest.fixture
 def traits(name: str) -> Traits:
     return TRAITS[name]
-
-
-def test_dump(seen: Seen, name: str) -> None:
-    print(
-        name,
-        {k: v for k, v in dataclasses.asdict(seen).items() if k not in ("pages", "groups")},
-        seen.seconds_until_down(),
-        seen.paged(),
-    )
 
 
 def test_it_evaluates_every_rule_of_the_file_as_it_is(seen: Seen) -> None:
