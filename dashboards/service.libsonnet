@@ -259,12 +259,11 @@ function(config, common)
     ], {
       about: 'If the capacity falls with a deployment, a draft model or its KV cache took the memory. Fewer prefix cache hits '
              + 'mean more prefill and a later first token, whatever speculation does.',
-      max: 1,
+      custom: { axisSoftMax: 1 },
       overrides: [
         g.named('capacity in tokens, smallest engine', {
           unit: 'short',
           min: 0,
-          max: null,
           'custom.axisPlacement': 'right',
           color: { mode: 'fixed', fixedColor: 'text' },
         }),

@@ -7,9 +7,7 @@ import type * as heatmap from '@grafana/schema/dist/esm/raw/composable/heatmap/p
 import type * as stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
 import type * as statetimeline from '@grafana/schema/dist/esm/raw/composable/statetimeline/panelcfg/x/StateTimelinePanelCfg_types.gen';
 import type * as table from '@grafana/schema/dist/esm/raw/composable/table/panelcfg/x/TablePanelCfg_types.gen';
-import type * as text from '@grafana/schema/dist/esm/raw/composable/text/panelcfg/x/TextPanelCfg_types.gen';
 import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
-import type * as trend from '@grafana/schema/dist/esm/raw/composable/trend/panelcfg/x/TrendPanelCfg_types.gen';
 
 // JSON has the values of enums, not their names; string literals are no members of a string enum.
 type Json<T> = 0 extends 1 & T
@@ -67,12 +65,10 @@ type Panel =
   | Of<'stat', stat.Options>
   | Of<'state-timeline', statetimeline.Options, statetimeline.FieldConfig>
   | Of<'table', table.Options, TableField>
-  | Of<'text', text.Options>
-  | Of<'timeseries', timeseries.Options, timeseries.FieldConfig>
-  | Of<'trend', trend.Options, trend.FieldConfig>;
+  | Of<'timeseries', timeseries.Options, timeseries.FieldConfig>;
 
 // Cells that wrap came with 11.2; before, the option is ignored.
-type Wrapping = { type: 'auto'; wrapText?: boolean };
+type Wrapping = ({ type: 'auto' } | { type: 'color-background'; mode?: 'basic' }) & { wrapText?: boolean };
 type TableField = Omit<table.FieldConfig, 'cellOptions'> & { cellOptions?: table.FieldConfig['cellOptions'] | Wrapping };
 
 type Row = Omit<Json<raw.RowPanel>, 'panels'> & { panels: Panel[] };
