@@ -39,7 +39,7 @@ image: ## Build the image for both machines into dist/; needs docker with buildx
 	    --metadata-file $(IMAGE_METADATA) \
 	    --output $(IMAGE_OUTPUT)
 
-chart: $(HELM_TOOLS) ## Pack the Helm chart into dist/; needs Go
+chart: ## Pack the Helm chart into dist/; needs Go
 	rm -f dist/specdec-exporter-*.tgz
 	helm package --destination dist --version $(VERSION) --app-version $(VERSION) deploy/helm/specdec-exporter
 
