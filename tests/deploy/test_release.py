@@ -92,7 +92,8 @@ def test_what_is_not_ready_is_said_until_it_is(tmp_path: Path) -> None:
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (unreleased)\n\n- More.\n", encoding="utf-8")
     shutil.copy(ROOT / "artifacthub-repo.yml", tmp_path)
     said = unready(tmp_path, "0.2.0")
-    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", "artifacthub-repo.yml", "2", "there"]
+    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", "artifacthub-repo.yml", "not", "there"]
+    assert said[2] == "not committed: CHANGELOG.md, artifacthub-repo.yml"
 
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (2026-12-01)\n\n- More.\n", encoding="utf-8")
     (tmp_path / "artifacthub-repo.yml").write_text(f"repositoryID: {uuid.uuid4()}\nowners: []\n", encoding="utf-8")

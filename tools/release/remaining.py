@@ -30,7 +30,7 @@ def unready(root: Path, version: str) -> list[str]:
     if not REGISTERED.search((root / "artifacthub-repo.yml").read_text(encoding="utf-8")):
         found.append("artifacthub-repo.yml has no repositoryID: Artifact Hub gives it")
     if changed := _git(root, "status", "--porcelain"):
-        found.append(f"{len(changed.splitlines())} files are not committed: what was built belongs to no commit")
+        found.append(f"not committed: {', '.join(line.split()[-1] for line in changed.splitlines())}")
     if not _git(root, "tag", "--list", f"v{version}"):
         found.append(f"there is no tag v{version}: links to runbooks lead nowhere before it is pushed")
     return found
