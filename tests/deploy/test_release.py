@@ -129,7 +129,7 @@ def test_what_artifact_hub_shows_is_in_the_release_that_it_shows() -> None:
 
 @pytest.mark.field
 def test_the_site_of_mixins_renders_the_mixin(tmp_path: Path) -> None:
-    """With the commands of its generate.sh, in the folder that the entry names."""
+    """With the commands of its generate.sh, run in the folder of its entry with `vendor` as only path."""
     entry = yaml.safe_load((ROOT / "tools/release/mixin.yaml").read_text(encoding="utf-8"))
     assert entry.keys() == {"name", "source", "subdir", "description"}
     folder = ROOT / entry["subdir"]
