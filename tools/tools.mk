@@ -95,6 +95,7 @@ $(JSONNET_TOOLS):
 	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnet github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
 
+chart: $(HELM_TOOLS)
 $(HELM_TOOLS):
 	$(call go_build,helm) -o $(TOOLS)/bin/helm helm.sh/helm/v3/cmd/helm
 	$(call stamp,helm)

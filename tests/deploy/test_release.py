@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 
 from fieldtools import ROOT, tool
 from release.notes import main, notes
+from release.remaining import checksums, steps, unready
 from running import exporter, predictor
 from specdec_exporter import __version__
 
@@ -67,6 +69,47 @@ def test_the_changelog_has_a_section_of_this_version() -> None:
     """Its text becomes the notes once the day is filled in."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert notes(changelog.replace("(unreleased)", "(2026-12-01)"), __version__)
+
+
+# --- what a person must do --------------------------------------------------------------------------------------------
+
+
+def test_each_step_of_the_page_is_printed_once_on_one_line() -> None:
+    page = (ROOT / "docs/releasing.md").read_text(encoding="utf-8")
+    found = steps(page)
+
+    assert list(found) == ["Once", "Each time"]
+    assert sum(map(len, found.values())) == len(re.findall(r"(?m)^\d+\. ", page))
+    assert found["Once"][-1].endswith("`monitoring-mixins/website`.")
+    assert not [step for listed in found.values() for step in listed if "](" in step or "  " in step]
+
+
+def test_what_is_not_ready_is_said_until_it_is(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (unreleased)\n\n- More.\n", encoding="utf-8")
+    shutil.copy(ROOT / "artifacthub-repo.yml", tmp_path)
+    said = unready(tmp_path, "0.2.0")
+    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", "artifacthub-repo.yml", "not", "there"]
+    assert said[2] == "not committed: CHANGELOG.md, artifacthub-repo.yml"
+
+    (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (2026-12-01)\n\n- More.\n", encoding="utf-8")
+    (tmp_path / "artifacthub-repo.yml").write_text(f"repositoryID: {uuid.uuid4()}\nowners: []\n", encoding="utf-8")
+    git("add", ".")
+    git("-c", "user.name=one", "-c", "user.email=one@example.com", "commit", "-m", "Release")
+    git("tag", "v0.2.0")
+    assert unready(tmp_path, "0.2.0") == []
+
+
+def test_the_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
+    (tmp_path / "one.whl").write_bytes(b"one")
+    (tmp_path / "SHA256SUMS").write_text(checksums(tmp_path), encoding="utf-8")
+    checked = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=False)
+
+    assert checked.returncode == 0
+    assert checksums(tmp_path).endswith("  one.whl\n")
 
 
 # --- where users look -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/specdec_exporter/__init__.py)
 
-.PHONY: dist lint-project lock-release
+.PHONY: dist image chart release lint-project lock-release
 tools: $(RELEASE)/.installed
 
 $(RELEASE)/.installed: tools/release/requirements.lock
@@ -23,6 +23,33 @@ dist: $(RELEASE)/.installed ## Build wheel and sdist into dist/, byte by byte th
 	printf %s '$(COMMIT)' > exporter/specdec_exporter/REVISION
 	trap 'rm -f exporter/specdec_exporter/REVISION' EXIT; \
 	SOURCE_DATE_EPOCH=$(EPOCH) $(RELEASE)/bin/python -m build --no-isolation --outdir dist . >/dev/null
+
+# The workflow pushes what this builds (IMAGE_OUTPUT). The base is named by its digest, because a tag can move.
+IMAGE ?= specdec-exporter
+IMAGE_OUTPUT ?= type=oci,dest=dist/specdec-exporter-$(VERSION).oci.tar,rewrite-timestamp=true
+IMAGE_METADATA ?= build/image.json
+image: ## Build the image for both machines into dist/; needs docker with buildx
+	@mkdir -p dist build
+	@grep -q '^ARG PYTHON_IMAGE=.*@sha256:' Dockerfile
+	docker buildx build . \
+	    --platform linux/amd64,linux/arm64 \
+	    --build-arg VERSION=$(VERSION) \
+	    --build-arg REVISION=$(shell git rev-parse HEAD) \
+	    --build-arg CREATED=$(shell git log -1 --format=%cI) \
+	    --build-arg SOURCE_DATE_EPOCH=$(EPOCH) \
+	    --sbom=true --provenance=mode=max \
+	    --tag $(IMAGE):$(VERSION) \
+	    --metadata-file $(IMAGE_METADATA) \
+	    --output $(IMAGE_OUTPUT)
+
+chart: ## Pack the Helm chart into dist/; needs Go
+	rm -f dist/specdec-exporter-*.tgz
+	helm package --destination dist --version $(VERSION) --app-version $(VERSION) deploy/helm/specdec-exporter
+
+release: $(VENV)/.dev dist chart ## Build all that a release consists of, and print what a person must still do
+	$(BIN)/python tools/render.py --check
+	@if docker buildx version >/dev/null 2>&1; then $(MAKE) --no-print-directory image; else echo "No docker with buildx: the image is left to the workflow"; fi
+	@PYTHONPATH=tools $(BIN)/python -m release.remaining $(VERSION)
 
 # The exporter and all it needs, as pip unpacks it. Compiled dependencies fit one Python and machine: those that made it.
 PACKAGES := build/packages
