@@ -301,14 +301,6 @@ def test_v0_is_read_as_v0(version: str) -> None:
     assert windows[-1].accepted_tokens == totals(run).v0_accepted
 
 
-def test_the_example_of_its_page_works_as_written() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (DEMO / "simulator" / "README.md").read_text(), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(example, names)
-    assert b"vllm:spec_decode_num_drafts_total" in names["body"]
-    assert names["lines"]
-
-
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
