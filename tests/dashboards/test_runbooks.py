@@ -41,7 +41,7 @@ def test_the_first_query_names_the_replica(base: Database) -> None:
     first: dict[str, str] = {}
     for page, query in queries():
         first.setdefault(page, query)
-    commands = {path.stem for path in RUNBOOKS.glob("SpecDecode*.md") if "the pod found below" in path.read_text()}
+    commands = {path.stem for path in RUNBOOKS.glob("SpecDecode*.md") if '"$POD"' in path.read_text()}
     lacking = {
         page: sorted(found["metric"])
         for page, query in first.items()
