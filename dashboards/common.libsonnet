@@ -287,6 +287,8 @@ function(config, alerts)
           g.named('Cluster', { 'custom.width': 70 }),
           g.named('Model', { 'custom.width': 120 }),
           g.named('Method', { 'custom.width': 80 }),
+          g.named('Latency', { 'custom.width': 64 }),
+          g.named('Source', { 'custom.width': 76 }),
         ] + [
           g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
           for c in columns

@@ -99,9 +99,9 @@ function(config, common)
           w: 24,
         }),
         common.servicesTable(query, [
-          ['Mean', 'latency_baseline', {}, {}, level + ['sli', 'baseline_source']],
+          ['Mean', 'latency_baseline', { 'custom.width': 72 }, {}, level + ['sli', 'baseline_source']],
           ['Requests', 'requests_baseline', { unit: 'none', decimals: 0, 'custom.width': 84 }],
-        ] + (if with_exporter then [['Age', 'baseline_age', {}, {}, level]] else []), {
+        ] + (if with_exporter then [['Age', 'baseline_age', { 'custom.width': 72 }, {}, level]] else []), {
           title: 'Baselines',
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '
                  + 'large enough. Record a file again after a change of model, hardware or release.',

@@ -77,8 +77,8 @@ def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Pat
 
 
 def _of_the_past(group: dict[str, Any]) -> bool:
-    """Whether a group of records makes history, or is what history is sorted by."""
-    return seconds(group["interval"]) >= HOUR or group["name"] == "specdec-epoch"
+    """Whether a group of records makes history, is what history is sorted by, or is what it counts."""
+    return seconds(group["interval"]) >= HOUR or group["name"] in ("specdec-epoch", "specdec-speculation")
 
 
 def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> None:

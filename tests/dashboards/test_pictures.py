@@ -16,7 +16,7 @@ from dashboards.database import NOW
 from dashboards.frames import View, frames
 from dashboards.grafana import Dashboard, Json
 from dashboards.page import Shown
-from dashboards.pictures import DOCS, DRAW, WIDTH, drawn_by_us, picture
+from dashboards.pictures import DOCS, DRAW, HEIGHT, WIDTH, drawn_by_us, picture
 
 MAX_BYTES = 400 * 1024
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
@@ -73,4 +73,4 @@ def test_grafana_s_components_draw_a_dashboard() -> None:
     drawn = Image.open(io.BytesIO(picture(View.of(dashboard, {}, MadeUp(), NOW)))).convert("RGB")
 
     assert drawn.width == WIDTH
-    assert drawn.height > 4 * WIDTH / 3
+    assert drawn.height == HEIGHT
