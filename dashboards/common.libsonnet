@@ -323,9 +323,9 @@ function(config, alerts)
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['alertname', 'Alert']]
+            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']]
             + (if one then [] else place[:1])
-            + [['Value #B', 'Since'], ['which', 'Which']]
+            + [['which', 'Which']]
             + (if one then [['meaning', 'What it means']] else [])
             + [['action', 'What to do first']]
             + (if one then [] else place[1:]),

@@ -106,8 +106,8 @@ function(config, common)
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '
                  + 'large enough. Record a file again after a change of model, hardware or release.',
           no_data: nothing.baseline,
-          w: 12,
-          h: 9,
+          w: 24,
+          h: 8,
         }, more=[['sli', 'Latency'], ['baseline_source', 'Source']], rows=level + ['sli']),
         common.servicesTable(query, [
           [sli, 'bounds', { decimals: 0, 'custom.width': 50 }, { sli: sli }]
@@ -121,8 +121,8 @@ function(config, common)
                  + 'buckets. Inconsistent: accepted tokens by position do not add up to all accepted tokens.',
           runbook: 'SpecDecodeDataUntrusted',
           no_data: nothing.predictor,
-          w: 12,
-          h: 9,
+          w: 24,
+          h: 8,
         }),
       ]),
     ],
