@@ -287,6 +287,7 @@ function(config, alerts)
           g.named('Cluster', { 'custom.width': 70 }),
           g.named('Model', { 'custom.width': 120 }),
           g.named('Method', { 'custom.width': 80 }),
+          g.named('k', { 'custom.width': 40 }),
           g.named('Latency', { 'custom.width': 64 }),
           g.named('Source', { 'custom.width': 76 }),
         ] + [
