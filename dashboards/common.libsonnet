@@ -287,6 +287,7 @@ function(config, alerts)
           g.named('Cluster', { 'custom.width': 70 }),
           g.named('Model', { 'custom.width': 120 }),
           g.named('Method', { 'custom.width': 80 }),
+          g.named('k', { 'custom.width': 40 }),
           g.named('Latency', { 'custom.width': 64 }),
           g.named('Source', { 'custom.width': 76 }),
         ] + [
@@ -323,9 +324,9 @@ function(config, alerts)
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['alertname', 'Alert']]
+            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']]
             + (if one then [] else place[:1])
-            + [['Value #B', 'Since'], ['which', 'Which']]
+            + [['which', 'Which']]
             + (if one then [['meaning', 'What it means']] else [])
             + [['action', 'What to do first']]
             + (if one then [] else place[1:]),

@@ -21,14 +21,13 @@ function(config, common)
         service,  // a service that cannot be read has no model
       ],
       ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
-      ['k', 'positions_configured', { decimals: 0, 'custom.width': 40 }],
       [
         'Speed-up',
         'speedup',
         narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 80 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
       ],
-      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 90 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 90 })],
+      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 98 })],
+      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 94 })],
       ['TPOT', 'latency_mean', narrow(), tpot],
       [
         'Of base',
@@ -36,22 +35,20 @@ function(config, common)
         narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.policy.latency.slower_ratio, 'red']])),
         tpot,
       ],
-      ['Running', 'requests_running', narrow({ decimals: 0 })],
-      ['Waiting', 'requests_waiting', narrow({ decimals: 0 })],
-      ['Age', 'data_age', narrow({ 'custom.width': 80 } + colored([[null, 'text'], [config.short_window_seconds, 'red']])), {}, service],
-    ] + (
-      if config.source == 'exporter' then [[null, 'method', {}, {}, level + ['method']]] else []
-    ),
+      ['Running', 'running_lately', narrow({ decimals: 1 })],
+      ['Waiting', 'waiting_lately', narrow({ decimals: 1 })],
+      [null, 'what_runs', {}, {}, level + ['k', 'method']],
+    ],
     {
       title: 'Services',
       about: 'What hurts comes first: services with a critical alert, then those with a warning, and among these the worst '
              + 'status: no metrics, broken, harmful, not paying off, slower. The name links to the dashboard of the service. '
-             + 'Speed-up: measured. TPOT: mean time per output token, and its ratio to the baseline. Age: age of the data.',
+             + 'Speed-up: measured. TPOT: mean time per output token, and its ratio to the baseline. Running: per engine.',
       no_data: nothing.exporter,
       w: 24,
       h: 12,
     },
-    more=[['method', 'Method']],
+    more=[['method', 'Method'], ['k', 'k']],
     ahead=1,
     first=['urgency', service],
   );

@@ -1,11 +1,10 @@
-// Can the other dashboards and the alerts be believed? Scraping, reading, rules, baselines, buckets.
+// Can the other dashboards and the alerts be believed? Scraping, reading, rules, baselines.
 local g = import 'g.libsonnet';
 
 function(config, common)
   local query = common.fleet;
   local nothing = common.nothing;
   local panel = common.panel;
-  local slis = ['tpot', 'ttft', 'e2e'];
   local series(name, legend, labels={}, over=null) = common.series(query, name, legend, labels, over);
   local last(name, legend, labels={}) = common.last(query, name, legend, labels);
   local graph(title, targets, spec) = panel('timeseries', { title: title, targets: targets, min: 0, w: 12, h: 7 } + spec);
@@ -63,7 +62,6 @@ function(config, common)
         })),
         common.servicesTable(query, [
           ofTarget('Readable', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),
-          ofTarget('Data age', 'data_age', colored([[null, 'text'], [config.short_window_seconds, 'red']])),
         ] + (
           if with_exporter then read + [
             ofTarget('Duration', 'collector_seconds'),
@@ -83,7 +81,7 @@ function(config, common)
           h: 9,
         }, rows=service),
       ], open=true),
-      g.row('Rules, baselines, buckets', [
+      g.row('Rules and baselines', [
         graph('Rules: duration / interval, and missed evaluations', [
           series('rules_busy', 'duration / interval of the slowest group', {}, 'max'),
           series('rules_missed', 'missed evaluations of all groups', {}, 'sum'),
@@ -106,24 +104,9 @@ function(config, common)
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '
                  + 'large enough. Record a file again after a change of model, hardware or release.',
           no_data: nothing.baseline,
-          w: 12,
-          h: 9,
+          w: 24,
+          h: 8,
         }, more=[['sli', 'Latency'], ['baseline_source', 'Source']], rows=level + ['sli']),
-        common.servicesTable(query, [
-          [sli, 'bounds', { decimals: 0, 'custom.width': 50 }, { sli: sli }]
-          for sli in slis
-        ] + [
-          ['Mixed', 'buckets_mixed', { decimals: 1 } + colored([[null, 'text'], [0.0001, 'orange']])],
-          ['Inconsistent', 'inconsistency', { decimals: 2 } + colored([[null, 'text'], [0.0001, 'orange']])],
-        ], {
-          title: 'Buckets and counters',
-          about: 'tpot, ttft, e2e: bucket boundaries of each latency. Quantiles of services with different bucket sets are not comparable. Mixed: replicas of a service differ in '
-                 + 'buckets. Inconsistent: accepted tokens by position do not add up to all accepted tokens.',
-          runbook: 'SpecDecodeDataUntrusted',
-          no_data: nothing.predictor,
-          w: 12,
-          h: 9,
-        }),
       ]),
     ],
   })

@@ -20,14 +20,6 @@ function(config, source, signals, narrow)
       help: "Whether the predictor's metrics could be read, by replica.",
       expr: target.up.expr,
     },
-    data_age: {
-      unit: 's',
-      help: "Seconds since the predictor's metrics were last read. Absent after an hour.",
-      expr: 'time() - max by (%(labels)s) (\n  last_over_time(timestamp(%(up)s == 1)[1h:1m])\n)' % {
-        labels: promql.list(target.up.labels),
-        up: target.up.expr,
-      },
-    },
     collector_metrics: {
       unit: 'short',
       help: "Whether the exporter could read the predictor's metrics. The worst replica counts.",
@@ -101,14 +93,6 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'Replicas whose metrics cannot be read.',
       expr: 'count(%s == 0) or vector(0)' % target.up.expr,
-    },
-    bounds: {
-      unit: 'short',
-      help: 'Number of bucket boundaries of a histogram. When it changes, quantiles jump although no request is slower.',
-      by_sli: {
-        [sli]: aggregate('count', source.replicasByBound(sli))
-        for sli in std.objectFields(config.slis)
-      },
     },
     exporter_version: {
       unit: 'short',

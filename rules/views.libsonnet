@@ -123,6 +123,12 @@ function(config, source, signals, narrow)
       help: 'Method and draft model that the engine reported at its start. During a rollout there are two.',
       expr: aggregate('group', source.family('predictor_info'), level + ['method', 'draft_model', 'vllm_version']),
     },
+    what_runs: {
+      unit: 'short',
+      help: 'Method and k of the last hour, as labels.',
+      expr: 'label_replace(label_replace(%s, "k", "$1", "epoch", "([^;]*);.*"), "method", "$1", "epoch", "[^;]*;([^;]*);.*")'
+            % signals.epoch.record,
+    },
     positions_configured: {
       unit: 'short',
       help: 'k: the largest number of draft tokens per draft (num_speculative_tokens).',
@@ -400,7 +406,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: 'Requests running per engine of the services without speculation.',
       expr: '%(running)s\nand %(on)s\n%(unused)s' % {
-        running: promql.group(views.requests_running_per_engine.expr),
+        running: signals.running_lately.record,
         on: on,
         unused: promql.group(views.speculation_unused.expr),
       },

@@ -36,6 +36,7 @@ LABEL = (
 )
 MARGIN, GAP = 16, 8
 WIDTH = SCREEN_PIXELS + 2 * MARGIN
+NARROW = 769  # up to which Grafana stacks panels
 HEIGHT = 900  # at most: what one screen shows without scrolling
 UNIT_PIXELS = 38  # of the grid's height
 HEAD_PIXELS = 84
@@ -50,7 +51,7 @@ DRAW: Mapping[str, Callable[[Page, Shown], None]] = {
 
 def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool = False) -> bytes:
     """What somebody sees who opens the dashboard in a window of so many pixels, as PNG."""
-    placed = [(each, _place(each["gridPos"], width)) for each in view.dashboard.json["panels"]]
+    placed = list(_places(view.dashboard.json["panels"], width))
     placed = [(each, place) for each, place in placed if place["y"] < height]
     shown = {each["id"]: place for each, place in placed if each["type"] != "row"}
     panels = [(panel, shown[panel.json["id"]]) for panel in view.dashboard.panels if panel.json["id"] in shown]
@@ -59,8 +60,8 @@ def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool 
     )
     drawn = {
         "title": view.dashboard.json["title"],
-        "about": LABEL,
-        "chosen": "    ".join(_chosen(view)),
+        "about": LABEL if width > NARROW else "",
+        "chosen": "    ".join(_chosen(view)) if width > NARROW else "",
         "range": f"{since} to {until} UTC",
         "width": width,
         "height": min(height, max(place["y"] + place["h"] for _, place in placed) + MARGIN),
@@ -80,6 +81,15 @@ def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool 
     whole = Image.open(io.BytesIO(raw)).convert("RGB")
     whole.quantize(COLORS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     return packed.getvalue()
+
+
+def _places(panels: Iterable[Json], width: int) -> Iterator[tuple[Json, dict[str, int]]]:
+    """Rows and panels with their pixels; on a narrow screen one stands below the other."""
+    y = 0
+    for panel in panels:
+        grid = panel["gridPos"]
+        yield panel, _place(grid if width > NARROW else {"x": 0, "y": y, "w": COLUMNS, "h": grid["h"]}, width)
+        y += grid["h"]
 
 
 def _place(grid: Mapping[str, int], width: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import promql_parser as promql
 import pytest
 
+import metrictables
 import rulelint
 from dashboards.boardlint import parsed, queries
 from dashboards.conftest import DASHBOARDS
@@ -18,6 +19,7 @@ from promqllabels import walk
 
 RULES = ROOT / "rules" / "rendered"
 METRICS = ROOT / "docs" / "metrics.md"
+ONE_EACH = {"specdec_baseline_recorded_timestamp_seconds"}  # of a model, not of an engine
 OF_PROMETHEUS = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
 
 
@@ -60,6 +62,32 @@ def test_the_status_of_the_fleet_reads_only_what_is_recorded() -> None:
     assert len(status) == 3  # counted, as a column, and to sort by
     recorded = {"specdec_verdict:enum", "specdec_replica:up", "specdec_speedup:ratio30m"}
     assert read == {f"inference_service:{record}" for record in recorded} | {"ALERTS"}
+
+
+def test_no_panel_of_all_services_reads_their_raw_series() -> None:
+    """An engine has hundreds. An exporter has a handful about itself, which only the board of the pack reads."""
+    of_engines = {
+        family.name
+        for _, groups in metrictables.FAMILIES.values()
+        for group in groups
+        for family in group.families
+        if {"engine", "model_name"} & {*group.labels, *family.labels}
+    }
+    boards = {
+        dashboard.name: {
+            re.sub(r"_(bucket|sum|count)$", "", name)
+            for panel in dashboard.panels
+            for target in panel.targets
+            for name in names(parsed(dashboard, target["expr"]))
+            if name.startswith("specdec_")
+        }
+        for dashboard in DASHBOARDS
+        if any(each["name"] == "inference_service" and each.get("includeAll") for each in dashboard.variables)
+    }
+
+    assert boards.keys() == {"specdec-fleet", "specdec-pack"}
+    assert boards["specdec-fleet"] == set()
+    assert boards["specdec-pack"] & of_engines == ONE_EACH
 
 
 def test_everything_used_is_recorded_or_served(dashboard: Dashboard) -> None:
