@@ -63,17 +63,19 @@ local patternsIn(text) =
   local address = 'chat-0.example.com:10409',
   local job = 'specdec-exporter',
 
-  // Blocks of Alloy's language.
+  // Alloy's language, in the form that `alloy fmt` gives it.
   local alloy(value) =
     if std.isArray(value) then '[%s]' % std.join(', ', [alloy(each) for each in value])
     else if std.isString(value) then std.escapeStringJson(value)
     else std.toString(value),
-  local block(name, fields, inner=[]) = std.join('\n', (
-    [name + ' {']
-    + ['  ' + key + ' = ' + fields[key] for key in std.objectFields(fields)]
-    + [promql.indent('  ' + each) for each in inner]
-    + ['}']
-  )),
+  local block(name, fields, inner=[]) =
+    local keys = std.objectFields(fields);
+    local width = std.foldl(std.max, std.map(std.length, keys), 0);
+    local padded(key) = key + std.repeat(' ', width - std.length(key));
+    local attributes = std.join('\n', [padded(key) + ' = ' + fields[key] for key in keys]);
+    local parts = std.filter(function(part) part != '', [attributes] + inner);
+    local lines = std.split(std.join('\n\n', parts), '\n');
+    name + ' {\n' + std.join('', [if line == '' then '\n' else '\t' + line + '\n' for line in lines]) + '}',
   local alloyRules(rules) = [block('rule', { [key]: alloy(rule[key]) for key in std.objectFields(rule) }) for rule in rules],
 
   specdecScraping+:: {

@@ -14,6 +14,7 @@ from deploy.asking import until
 from deploy.manifests import DEPLOY, KUBERNETES, read
 from deploy.test_podmonitor import FOUND, as_prometheus_has_it
 from fieldtools import ROOT, run, tool
+from rules.conftest import RENDERED
 from running import exporter, predictor
 
 COLLECTORS = DEPLOY / "collectors"
@@ -22,8 +23,9 @@ OF_ALL_PODS = {"namespace": "prod", "pod_name": "chat-0", "pod_container_port_na
 
 
 @pytest.mark.field
-def test_alloys_own_parser_and_printer_take_the_file_as_it_is() -> None:
-    answer = run("alloyfmt", COLLECTORS / "config.alloy")
+@pytest.mark.parametrize("folder", [COLLECTORS, RENDERED / "scraping"], ids=["podmonitors", "shard"])
+def test_alloys_own_parser_and_printer_take_the_file_as_it_is(folder: Path) -> None:
+    answer = run("alloyfmt", folder / "config.alloy")
     assert answer.returncode == 0, answer.stdout
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import yamltext
+from bench.fleet import exposing
 from fieldtools import tool
 from relabelling import of_shard
 from rules.scenario import STEADY, Groups, Phase, Series, groups_with, service, slower
-from rules.test_shards import NOTHING, SCRAPING, SHARDS, relabel_configs
+from rules.test_shards import NOTHING, SCRAPING, SHARDS
 from running import wait_until
 from tsdb import Vector, free_port, query
 from tsdb import serving as running
@@ -84,7 +82,7 @@ def fleet() -> dict[str, list[Series]]:
 
 
 class Pods:
-    """Answers ``?pod=NAME`` with what the pod serves, whose counters grow. When it has failed, some cannot be read."""
+    """What each pod serves: its counters grow. When they have failed, some cannot be read."""
 
     def __init__(self) -> None:
         self.pods = fleet()
@@ -94,7 +92,7 @@ class Pods:
     def text(self, pod: str) -> str:
         if self.failed and (pod.startswith("down") or pod == "partly-1"):
             return "specdec_up 0\n"
-        return "".join(self._line(series) for series in self.pods[pod])
+        return "python_info 1\n" + "".join(self._line(series) for series in self.pods[pod])
 
     def _line(self, series: Series) -> str:
         first, second = series.values
@@ -110,40 +108,10 @@ class Pods:
         return [
             {
                 "targets": [address],
-                "labels": {name: own[name] for name in OF_THE_TARGET if name != "job"} | {"__param_pod": pod},
+                "labels": {name: own[name] for name in OF_THE_TARGET if name != "job"} | {"__param_service": pod},
             }
             for pod, own in labels.items()
         ]
-
-
-@contextlib.contextmanager
-def serving(pods: Pods) -> Iterator[str]:
-    """Listen for scrapes; yield host and port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            body = pods.text(parse_qs(urlsplit(self.path).query)["pod"][0]).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextlib.contextmanager
@@ -188,9 +156,11 @@ def verdicts(*urls: str) -> Vector:
     ],
 )
 def test_two_shards_and_the_global_layer_alert_as_one_prometheus(program: str, tmp_path: Path) -> None:
+    """The one stores all that it scrapes, the shards only what the pack reads."""
     pods = Pods()
+    (rendered,) = yamltext.load((SCRAPING / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"]
     (sent,) = yamltext.load((SCRAPING / "remote-write.yaml").read_text(encoding="utf-8"))["remote_write"]
-    with serving(pods) as address, contextlib.ExitStack() as stack:
+    with exposing(lambda pod: pods.text(pod).encode()) as address, contextlib.ExitStack() as stack:
         job = {"job_name": "predictors", "static_configs": pods.targets(address)}
         one = stack.enter_context(prometheus(program, "all", {"scrape_configs": [job]}, tmp_path / "all"))
         above = stack.enter_context(prometheus(program, "global", {}, tmp_path / "global"))
@@ -198,7 +168,13 @@ def test_two_shards_and_the_global_layer_alert_as_one_prometheus(program: str, t
         for number in range(SHARDS):
             config = {
                 "global": {"external_labels": {"shard": str(number)}},
-                "scrape_configs": [{**job, "relabel_configs": of_shard(relabel_configs(), number, SHARDS)}],
+                "scrape_configs": [
+                    {
+                        **job,
+                        "relabel_configs": of_shard(rendered["relabel_configs"], number, SHARDS),
+                        "metric_relabel_configs": rendered["metric_relabel_configs"],
+                    }
+                ],
                 "remote_write": [{**sent, "url": f"{above}/api/v1/write"}],
             }
             shards.append(stack.enter_context(prometheus(program, "shard", config, tmp_path / str(number))))
@@ -219,6 +195,9 @@ def test_two_shards_and_the_global_layer_alert_as_one_prometheus(program: str, t
         assert many == {MANY}
         assert not [alert for alert in firing(*shards) if dict(alert)["alertname"] == MANY]
         assert all(firing(url) for url in everyone)
+        now = time.time()
+        assert query(one, "python_info", now)
+        assert not any(query(url, "python_info", now) for url in shards)
         counted = query(above, "sum(cluster:specdec_services:by_verdict)", time.time())
         assert counted == {(): len(verdicts(one))}
         assert query(above, "cluster:specdec_replicas:up_ratio", time.time())

@@ -225,8 +225,8 @@ def test_alloy_gets_the_rules_that_prometheus_gets() -> None:
     """Its language is the same rules in blocks."""
     text = (SCRAPING / "config.alloy").read_text(encoding="utf-8")
     blocks = [
-        {key: json.loads(value) for key, value in re.findall(r"^ +(\w+) = (.+)$", block, re.MULTILINE)}
-        for block in re.findall(r"^  rule \{\n(.*?)^  \}", text, re.MULTILINE | re.DOTALL)
+        {key: json.loads(value) for key, value in re.findall(r"^\t+(\w+) += (.+)$", block, re.MULTILINE)}
+        for block in re.findall(r"^\trule \{\n(.*?)^\t\}", text, re.MULTILINE | re.DOTALL)
     ]
     (job,) = yamltext.load((SCRAPING / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"]
 
