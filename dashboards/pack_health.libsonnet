@@ -6,7 +6,7 @@ function(config, common)
   local nothing = common.nothing;
   local panel = common.panel;
   local series(name, legend, labels={}, over=null) = common.series(query, name, legend, labels, over);
-  local last(name, legend, labels={}) = common.last(query, name, legend, labels);
+  local last(name, legend, labels={}, over=null) = common.last(query, name, legend, labels, over);
   local graph(title, targets, spec) = panel('timeseries', { title: title, targets: targets, min: 0, w: 12, h: 7 } + spec);
   local with_exporter = config.source == 'exporter';
   local level = config.level_labels;
@@ -56,9 +56,16 @@ function(config, common)
           no_data: nothing.exporter,
           w: if with_exporter then 12 else 24,
         }),
-        common.withExporter(graph('Failed reads by reason', [series('fetch_failures', '{{reason}}', {}, 'sum by (reason)')], {
+        // Of now only: the counters of all exporters at each step would take seconds.
+        common.withExporter(panel('stat', {
+          title: 'Failed reads within %s, by reason' % common.long,
+          targets: [last('fetch_failures', '{{reason}}', {}, 'sum by (reason)')],
+          overrides: [],
+          thresholds: g.thresholds([[null, 'orange']]),
           runbook: 'SpecDecodeTargetDown',
           no_data: 'No read failed, or no exporter is scraped.',
+          w: 12,
+          h: 7,
         })),
         common.servicesTable(query, [
           ofTarget('Readable', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),

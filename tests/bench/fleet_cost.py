@@ -11,13 +11,15 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
+import json
 import os
+import re
 import resource
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from dashboards.database import Database
 from dashboards.grafana import chosen, interpolate, load, window
 from demo.processes import Server
 from fleet.engines import ENGINES, Engine, Setting, written
-from fleet.story import RULES, Past
+from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from markdown import table
 from report import measured_by, record
 from rules.scenario import groups_with
@@ -43,6 +45,7 @@ INGESTION_SECONDS = 120
 CYCLE_SECONDS = 240  # of the slowest groups but those of the week, which run once an hour
 SHARDS = 10
 EVERYBODY = 10_000
+OF_ALL = ("specdec-fleet", "specdec-pack")  # dashboards that can show all services at once
 HEADER = ("services", "engine", "scrapes", "ingestion", "rules", "memory", "a service", "slowest panel")
 
 
@@ -107,14 +110,14 @@ async def cost(page: Page, name: str, services: int, scrape_seconds: int) -> Cos
             ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
             both = await evaluated(engine, file, RULES.read_text())
             memory = used(engine.processes)[1]
-            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url))))
+            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, {each.name for each in load()}))))
     return Cost(ingestion, both - ingestion, memory, slowest)
 
 
-def latencies(url: str) -> Iterator[tuple[float, str]]:
+def latencies(url: str, names: Container[str]) -> Iterator[tuple[float, str]]:
     """Seconds that each panel's queries take one after the other, for all services where that can be chosen."""
     source, now = Database(url, Path()), time.time()
-    for dashboard in load():
+    for dashboard in (each for each in load() if each.name in names):
         variables = chosen(dashboard, {}, source, now)
         for panel in dashboard.panels:
             begun = time.monotonic()
@@ -144,20 +147,68 @@ def recorded(service: int) -> Iterator[str]:
         yield f"ALERTS{{{alert}}} 1\n"
 
 
-async def layer() -> Cost:
-    """The global layer over :data:`EVERYBODY` services, whose shards it reads once a minute."""
+@contextlib.contextmanager
+def shards(lines: Callable[[int], Iterator[str]]) -> Iterator[list[dict[str, Any]]]:
+    """Targets of :data:`SHARDS` shards, which say ``lines`` of each of :data:`EVERYBODY` services."""
     bodies = {
-        f"shard-{shard}": "".join(line for service in range(shard, EVERYBODY, SHARDS) for line in recorded(service))
+        f"shard-{shard}": "".join(line for service in range(shard, EVERYBODY, SHARDS) for line in lines(service))
         for shard in range(SHARDS)
     }
     with exposing(lambda shard: bodies[shard].encode()) as address:
-        fleet = [{"targets": [address], "labels": {"__param_service": shard, "shard": shard}} for shard in bodies]
+        yield [{"targets": [address], "labels": {"__param_service": shard, "shard": shard}} for shard in bodies]
+
+
+async def layer() -> Cost:
+    """The global layer over :data:`EVERYBODY` services, whose shards it reads once a minute."""
+    with shards(recorded) as fleet:
         async with started(*ONLY_PROMETHEUS, fleet, 60) as (engine, file):
             await asyncio.sleep(SETTLING_SECONDS)
             ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
             groups = {"groups": groups_with("{ layer: 'global' }")}
             both = await evaluated(engine, file, written(file, groups).read_text())
             return Cost(ingestion, both - ingestion, used(engine.processes)[1])
+
+
+# --- Panels of everybody ----------------------------------------------------------------------------------------------
+
+
+def seen_at_once(page: Page) -> list[tuple[str, str, float]]:
+    """What the dashboards of all services read of one service: names, other labels, values."""
+    dashboards = [one for one in load() if one.name in OF_ALL]
+    read = {name for one in dashboards for name in re.findall(r"[a-z_:]*specdec_[\w:]+", json.dumps(one.json))}
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+        past = Story(int(time.time()) // 60 * 60).read_past(Path(folder))
+    found = []
+    for labels, samples in past.series:
+        if labels.get("inference_service") == STEADY_ONE and ":" in labels["__name__"]:
+            own = ",".join(f'{key}="{value}"' for key, value in labels.items() if key not in (*TARGET, "__name__"))
+            found.append((labels["__name__"], own, samples[-1][1]))
+    for line in page.at_second(int(time.time())).decode().splitlines():
+        name, own, value = re.fullmatch(r"([\w:]+)(?:\{(.*)\})? (\S+)", line).groups(default="")  # type: ignore[union-attr]
+        found.append((name, own, float(value)))
+    return [each for each in found if each[0] in read]
+
+
+async def everybody(page: Page, name: str) -> Cost:
+    """Panels of :data:`EVERYBODY` services on one engine, one of 500 with an alert that fires."""
+    template = seen_at_once(page)
+
+    def lines(service: int) -> Iterator[str]:
+        labels = f'cluster="eu-1",namespace="team-{service // 10:04}",inference_service="service-{service:05}"'
+        for family, own, value in template:
+            yield f"{family}{{{labels}{',' * bool(own)}{own}}} {value!r}\n"
+        if service % 500 == 0:
+            alert = f'{labels},alertname="SpecDecodeAcceptanceLow",component="specdec",severity="critical"'
+            yield f'ALERTS{{{alert},alertstate="firing"}} 1\nALERTS_FOR_STATE{{{alert}}} {time.time() - 3600:.0f}\n'
+
+    with shards(lines) as fleet:
+        async with started(name, fleet, 60) as (engine, _):
+            async with asyncio.timeout(600):
+                while sum((await engine.query("count(specdec_up)", time.time())).values()) < EVERYBODY:
+                    await asyncio.sleep(1)
+            ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
+            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, OF_ALL))))
+            return Cost(ingestion, 0, used(engine.processes)[1], slowest)
 
 
 def row(services: int, name: str, scrape_seconds: int, found: Cost) -> tuple[str, ...]:
@@ -179,7 +230,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=MEASURED, choices=MEASURED)
     parser.add_argument("--services", nargs="*", type=int, default=SERVICES)
     parser.add_argument("--scrapes", nargs="*", type=int, default=SCRAPES)
-    parser.add_argument("--layer", choices=("too", "only", "not"), default="too", help="the layer above the shards")
+    parser.add_argument("--layer", choices=("too", "only", "not"), default="too", help="what is of all shards together")
     parser.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
     arguments = parser.parse_args()
     page = real_page()
@@ -191,6 +242,9 @@ def main() -> None:
                 rows.append(row(services, name, scrape_seconds, found))
                 print(*rows[-1], sep="\t", flush=True)
     if arguments.layer != "not":
+        for name in arguments.engines:
+            rows.append(row(EVERYBODY, f"panels on {name}", 60, asyncio.run(everybody(page, name))))
+            print(*rows[-1], sep="\t", flush=True)
         rows.append(row(EVERYBODY, "the global layer", 60, asyncio.run(layer())))
     print(table(HEADER, rows))
     if arguments.record:
