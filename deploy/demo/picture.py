@@ -20,11 +20,7 @@ from specdec_exporter.serving.status import Status
 
 FILE = Path(__file__).parents[2] / "docs" / "status-page.png"
 _WANTED = {"chat": "healthy", "code": "harmful", "search": "slower"}
-<<<<<<< HEAD
-_SIZE = "1400,900"  # the first predictor, which is the worst
-=======
 _SIZE = "1180,900"  # the first predictor, which is the worst
->>>>>>> f-face2
 
 
 async def _draw(directory: Path) -> int:

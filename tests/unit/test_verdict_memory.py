@@ -238,8 +238,17 @@ def test_the_status_says_since_when_its_verdict_holds(state: PredictorState, clo
         clock.advance(WINDOW)
         state.observe_failure("nothing answers")
     now = clock.wall()
+    assert not state.status().verdict_may_be_older
     assert since == [now - 3 * WINDOW, now - WINDOW]
     assert (state.status().verdict.code, state.status().verdict_since) == ("unknown", now - WINDOW)
+
+
+def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock: Clock) -> None:
+    state.observe_failure("nothing answers")
+    watched(state, clock, 0.1, 0.1)
+    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("watch", True)
+    watched(state, clock, 0.1, *[0.9] * 6)
+    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("healthy", False)
 
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:

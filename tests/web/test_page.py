@@ -25,6 +25,7 @@ from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
 from fieldtools import tool
 from running import exporter, listening
+from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.serving.status import (
     BaselineStatus,
@@ -144,6 +145,7 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
 
 
 MEASURED = Measurement(
+    seconds=180.0,
     speedup=Estimate(1.84, 1.79, 1.90),
     closed_loop=Estimate(1.71, 1.66, 1.77),
     draft_cost_ratio=Estimate(0.07, 0.06, 0.08),
@@ -615,7 +617,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         },
         (
             "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
-            "95 % between 1.79x and 1.90x at 6.4 requests in decode per engine, the mean of 15 min 1.71x for a fixed",
+            "95 % between 1.79x and 1.90x at 6.4 requests in decode per engine, the mean of 3 min 1.71x for a fixed",
             "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
             "By load, since the exporter started",
             f"up to 4 2 min 20.3 ms 2.20 {NONE}",
@@ -795,16 +797,36 @@ async def test_many_predictors_are_in_natural_order_and_those_that_need_nobody_a
     assert still_open == {"c2", "c10", "c12"}
 
 
-async def test_who_must_act_reads_since_when(browser: Browser) -> None:
-    each = [predictor(code, verdict=verdict(code), verdict_since=NOW - 27 * 60) for code in ("harmful", "healthy")]
+async def test_nothing_that_somebody_must_do_is_folded_away(browser: Browser) -> None:
+    fine = [predictor(f"fine-{number}") for number in range(4)]
+    unread = LogStatus(windows=0, lines=0, parse_errors=0, bytes_behind=0, last_line_timestamp=None, problem="no file")
+    troubled = {
+        "failed": {"failed_start": explained("out_of_memory", "CUDA out of memory", None)},
+        "mixed": {"pitfalls": (SEVERAL,)},
+        "no-log": {"log": unread},
+        "refused": {"baseline": REFUSED},
+    }
+    each = [*fine, *(predictor(name, **changes) for name, changes in troubled.items())]
     async with Exporter([status(*each)]).serving() as exporter:
         await browser.open(exporter.url)
+        shown = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
+        folded = "return [...document.querySelectorAll('details.folded h2')].map(name => name.textContent)"
+        assert set(shown) - set(await browser.script(folded)) == set(troubled)
+
+
+async def test_who_must_act_reads_since_when(browser: Browser) -> None:
+    since = NOW - 27 * 60
+    each = [predictor(code, verdict=verdict(code), verdict_since=since) for code in ("harmful", "healthy")]
+    older = predictor("older", verdict=verdict("slower"), verdict_since=since, verdict_may_be_older=True)
+    async with Exporter([status(*each, older)]).serving() as exporter:
+        await browser.open(exporter.url)
         clock = await browser.script(
-            f"return new Date({1000 * (NOW - 27 * 60)}).toLocaleTimeString([], {{hour12: false}}).slice(0, 5)"
+            f"return new Date({1000 * since}).toLocaleTimeString([], {{hour12: false}}).slice(0, 5)"
         )
         found = await cards(browser)
     assert f"harmful ✕ Harmful for 27 min, since {clock} drafting A headline for harmful" in found["harmful"]
     assert "since" not in found["healthy"].partition("A headline")[0]
+    assert "Slower for at least 27 min drafting" in found["older"]
 
 
 # --- how it stays current --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
     when it was first said. ``said_at``: the last look that said it. ``shown_since``: since when ``shown`` has its code.
+    ``first``: no drafts were judged before, so what it says may be older.
     """
 
     shown: Verdict
@@ -21,6 +22,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     said_at: float = 0.0
     shown_since: float = 0.0
+    first: bool = True
 
 
 def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
+from specdec_exporter.serving.lastword import Remembered
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
 from specdec_exporter.speculation.speedup import Measured
-from specdec_exporter.speculation.verdict import Verdict
 
 
 def status_of(
-    known: PredictorView, verdict: Verdict, since: float, pitfalls: tuple[KnownPitfall, ...]
+    known: PredictorView, said: Remembered, clock_offset: float, pitfalls: tuple[KnownPitfall, ...]
 ) -> PredictorStatus:
-    """Return the whole status, with figures summed over engines. ``pitfalls``: of the predictor's release."""
+    """Return the whole status, with figures summed over engines.
+
+    ``clock_offset``: Unix seconds - monotonic seconds. ``pitfalls``: of the predictor's release.
+    """
     window, running, failed = known.window(), known.running, known.failed_start
     usages = [usage for each in known.snapshots if (usage := each.kv_cache_usage_ratio) is not None]
     return PredictorStatus(
@@ -41,7 +44,7 @@ def status_of(
         acceptance_ratio_min=known.resolved_policy.acceptance_ratio_min,
         mean_acceptance_length_min=known.assumed_break_even.mean_acceptance_length,
         break_even=known.break_even,
-        measured=_measurement(known.cost) if known.cost else None,
+        measured=_measurement(known.cost, known.cost_seconds) if known.cost else None,
         by_load=tuple(_loads(known)),
         window=window,
         lifetime=known.lifetime(),
@@ -55,8 +58,9 @@ def status_of(
         warnings=warning_counts(known.warnings),
         pitfalls=(*noted(known), *pitfalls),
         log=_log(known),
-        verdict=verdict,
-        verdict_since=since,
+        verdict=said.shown,
+        verdict_since=said.shown_since + clock_offset,
+        verdict_may_be_older=said.first,
     )
 
 
@@ -65,8 +69,9 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(found) if found else None
 
 
-def _measurement(cost: Measured) -> Measurement:
+def _measurement(cost: Measured, seconds: float) -> Measurement:
     return Measurement(
+        seconds=seconds,
         speedup=cost.speedup,
         closed_loop=cost.closed_loop,
         draft_cost_ratio=cost.draft_cost_ratio,

@@ -147,6 +147,7 @@ class PredictorState(PredictorView):
         ended = sorted((each for track in tracks for each in track.loads.ended), key=itemgetter(0))
         loads = [load for _, load in ended]
         self.cost = measure(loads, baseline.step_times, self.policy)
+        self.cost_seconds = ended[-1][0] - min(at - load.seconds for at, load in ended) if ended else 0.0
         self.unmeasured = why_unknown(loads, baseline.step_times, self.cost, self.policy)
 
     def observe_failure(self, reason: str, *, lost: bool = False) -> None:
@@ -211,12 +212,15 @@ class PredictorState(PredictorView):
         """Return what to say now that this is the verdict on the last figures."""
         before, now = self._verdict, self._clock()
         said = remembered(before, verdict, now, self.policy)
-        since = before.shown_since if before is not None and before.shown.code == said.shown.code else now
-        return msgspec.structs.replace(said, shown_since=since)
+        if before is None:
+            return msgspec.structs.replace(said, shown_since=now)
+        if before.shown.code == said.shown.code:
+            return msgspec.structs.replace(said, shown_since=before.shown_since, first=before.first)
+        first = before.first and before.shown.code in ("unknown", "idle")
+        return msgspec.structs.replace(said, shown_since=now, first=first)
 
     def status(self) -> PredictorStatus:
         """Return the whole status, with figures summed over engines."""
         judgement = judge(self.evidence(), self.policy)
         said = self._said(judgement.verdict)
-        since = said.shown_since + self._wall_clock() - self._clock()
-        return status_of(self, said.shown, since, judgement.pitfalls)
+        return status_of(self, said, self._wall_clock() - self._clock(), judgement.pitfalls)

@@ -70,13 +70,15 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The last 15 minutes (``--window`` if that is longer) against a baseline without speculation.
 
-    Intervals are 95 %; ``null`` at both ends: not known, see the verdict's reasons. ``speedup``: request-seconds of
-    decoding without speculation / with it, at the same load and the same prompts per second. ``closed_loop``: the same
-    for a fixed number of clients, whose prompts a faster server reads faster. ``draft_cost_ratio``: cost of one more
-    draft token / cost of a step without drafts; it is the acceptance rate that breaks even. ``concurrency``: requests
-    in decode at a time, per engine. ``compared_ratio``: the share of the step time at loads near the recorded ones.
+    ``seconds``: how much of that was seen so far. Intervals are 95 %; ``null`` at both ends: not known, see the
+    verdict's reasons. ``speedup``: request-seconds of decoding without speculation / with it, at the same load and the
+    same prompts per second. ``closed_loop``: the same for a fixed number of clients, whose prompts a faster server
+    reads faster. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the
+    acceptance rate that breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``:
+    the share of the step time at loads near the recorded ones.
     """
 
+    seconds: float
     speedup: Estimate
     closed_loop: Estimate
     draft_cost_ratio: Estimate | None
@@ -146,6 +148,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: LogStatus | None
     verdict: Verdict
     verdict_since: float | None = None  # when its code was first said; not before the exporter's start
+    verdict_may_be_older: bool = False  # no drafts were judged before
     baseline: BaselineStatus | None = None  # null: none is configured
 
 

@@ -91,6 +91,7 @@ class PredictorView:
         self.history = History()
         self.baseline: DecodingBaseline | None = None
         self.cost: Measured | None = None  # of the last minutes, for the baseline's model
+        self.cost_seconds = 0.0  # of those minutes, what was seen
         self.unmeasured: Unknown | None = None  # why that does not tell the speed-up
         self.loads: dict[str, LoadCounters] = {}  # by served model
         self._clock = clock
