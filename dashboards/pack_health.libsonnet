@@ -61,6 +61,8 @@ function(config, common)
           title: 'Failed reads within %s, by reason' % common.long,
           targets: [last('fetch_failures', '{{reason}}', {}, 'sum by (reason)')],
           overrides: [],
+          decimals: 0,
+          options: { textMode: 'value_and_name' },  // a lone value would stand without its reason
           thresholds: g.thresholds([[null, 'orange']]),
           runbook: 'SpecDecodeTargetDown',
           no_data: 'No read failed, or no exporter is scraped.',

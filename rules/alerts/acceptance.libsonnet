@@ -22,13 +22,13 @@ function(config, signals, alert)
   local rate = 'Acceptance is %(now)s over the last %(short)s and %(acceptance)s over %(long)s on %(where)s.' % facts;
   local fell = alert.ifThereIs(
     signals.acceptance_fallen.record,
-    ' It fell below its own baseline (%(source)s), which is %(baseline)s.' % {
-      source: alert.label(signals.acceptance_baseline.record, 'baseline_source', 'service'),
+    ' In %(source)s it was %(baseline)s.' % {
+      source: alert.against(signals.acceptance_baseline.record, 'baseline_source', 'service'),
       baseline: alert.number(signals.acceptance_baseline.record, alert.percent),
     },
     ''
   );
-  local sample = 'The sample is %(drafts)s drafts, worth %(effective)s independent ones.' % facts;
+  local sample = 'The sample is %(drafts)s drafts.' % facts;
   local unknown_method = ' The method is unknown, and some methods pay with less.';
   local low = {
     alert: 'SpecDecodeAcceptanceLow',

@@ -74,9 +74,11 @@ function(config, signals)
         text: text,
         otherwise: otherwise,
       },
-    // The value of a label of the record.
-    label(record, label, of='service')::
-      '{{ with printf "%(record)s%%s" $%(of)s | query }}{{ . | first | label "%(label)s" }}{{ else }}none{{ end }}' % {
+    // What the record was compared with, in words: a label says which.
+    against(record, label, of='service')::
+      ('{{ with printf "%(record)s%%s" $%(of)s | query }}{{ with . | first | label "%(label)s" }}{{ if eq . "history" }}its own past'
+       + '{{ else if eq . "control" }}its live control{{ else if eq . "like_load" }}a recording at the same load{{ else }}its baseline '
+       + 'file{{ end }}{{ end }}{{ else }}nothing{{ end }}') % {
         record: record,
         of: of,
         label: label,
@@ -106,12 +108,12 @@ function(config, signals)
         else 'assumed',
       speedup: alert.ifThereIs(
         signals.speedup.record,
-        'The measured speed-up is %(value)s (%(source)s)%(bounds)s.' % {
+        'The measured speed-up is %(value)s against %(against)s%(bounds)s.' % {
           value: alert.number(signals.speedup.record, alert.two),
-          source: alert.label(signals.speedup.record, 'speedup_source'),
+          against: alert.against(signals.speedup.record, 'speedup_source'),
           bounds: alert.ifThereIs(
             signals.speedup_bound.record,
-            ', and within chance it is %(low)s to %(high)s' % {
+            ' (%(low)s to %(high)s within chance)' % {
               low: alert.number(signals.speedup_bound.record, alert.two, 'low'),
               high: alert.number(signals.speedup_bound.record, alert.two, 'high'),
             },
@@ -122,11 +124,10 @@ function(config, signals)
       ),
       // All of it in one sentence, and the sample.
       judged: alert.ifAccepted('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s).' % self)
-              + (' Mean acceptance length is %(acceptance_length)s, and tokens per step are %(tokens_per_step)s. The sample is '
-                 + '%(drafts)s drafts over %(long)s.') % self,
+              + (' Mean acceptance length is %(acceptance_length)s, with %(tokens_per_step)s tokens per step, over %(drafts)s drafts '
+                 + 'in %(long)s.') % self,
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
-      effective: alert.number(signals.effective_drafts.record, alert.whole),
       curve: alert.ifThereIs(
         signals.position_acceptance.record,
         'The curve runs from %(first)s at the first of %(positions)s positions to %(last)s at the last.' % {
@@ -139,7 +140,7 @@ function(config, signals)
       // Of the alert's SLI.
       mean: alert.number(signals.latency_mean.record, alert.seconds, 'tpot'),
       mean_baseline: alert.number(signals.latency_baseline.record, alert.seconds, 'tpot'),
-      baseline_source: alert.label(signals.latency_baseline.record, 'baseline_source', 'tpot'),
+      baseline_source: alert.against(signals.latency_baseline.record, 'baseline_source', 'tpot'),
       requests: alert.number(signals.requests.record, alert.whole, 'sli'),
     },
 

@@ -20,7 +20,7 @@ function(config, signals, alert)
   local facts = alert.facts { value: alert.value(alert.two) };
   local mean = alert.ifThereIs(
     signals.latency_baseline.record,
-    'The mean time per output token is %(mean)s, and %(mean_baseline)s at baseline (%(baseline_source)s). ' % facts,
+    'The mean time per output token is %(mean)s, and %(mean_baseline)s in %(baseline_source)s. ' % facts,
     '',
     'tpot',
   );

@@ -69,7 +69,6 @@ function(config, signals, alert)
       title: config.slis[sli].title,
       mean: of(signals.latency_mean.record, alert.seconds),
       ratio: of(ratio, alert.two),
-      baseline: of(signals.latency_baseline.record, alert.seconds),
       now: of(signals.latency_ratio_now.record, alert.two),
       short: alert.facts.short,
       share: of(shift, alert.percent),
@@ -77,7 +76,7 @@ function(config, signals, alert)
     };
     alert.ifThereIs(
       ratio,
-      'The mean %(title)s is %(mean)s, %(ratio)s times that of its baseline (%(baseline)s), and %(now)s times over the last %(short)s. '
+      'The mean %(title)s is %(mean)s: %(ratio)s times its baseline, and %(now)s times in the last %(short)s. '
       % said,
       '',
       sli,
@@ -85,7 +84,7 @@ function(config, signals, alert)
     )
     + alert.ifThereIs(
       shift,
-      '%(share)s more of the requests than usual exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
+      '%(share)s more requests than usual exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
       '',
       sli,
       ' > 0.005'
@@ -95,7 +94,7 @@ function(config, signals, alert)
     ('{{ if eq $labels.what "mean" }}On average, requests{{ else }}Some requests{{ end }} to %(where)s take '
      + '{{ if eq $labels.what "tail" }}much {{ end }}longer than at baseline. ') % facts
     + std.join('', [about(sli) for sli in std.objectFields(config.slis)])
-    + 'The baseline is %s. ' % alert.label(signals.latency_baseline.record, 'baseline_source', 'service')
+    + 'It is compared with %s. ' % alert.against(signals.latency_baseline.record, 'baseline_source', 'service')
     + 'Over %(long)s there were %(most)s requests. ' % facts { most: alert.aggregated('max', requests, alert.whole) }
     + alert.ifAccepted('Acceptance is %(acceptance)s (minimum %(acceptance_min)s).' % facts)
     + ' Mean acceptance length is %(acceptance_length)s.' % facts;
@@ -109,7 +108,7 @@ function(config, signals, alert)
     expr: expr,
     summary: 'Requests became slower than at baseline.',
     description: description,
-    impact: 'Users wait longer than before: on the whole, or some of them noticeably. The description says which.',
+    impact: 'Users wait longer than before. The description says whether all do or only some.',
     action: 'If it began with a deployment, roll back. If acceptance fell too, treat that first. If not, look at waiting '
             + 'requests, KV cache and prompt lengths: load or traffic changed, not speculation. If the mean hardly moved, one '
             + 'kind of request suffers: split the traffic.',

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from dashboards.fields import shown
 from dashboards.frames import Field
-from dashboards.page import AXIS_PIXELS, INK, LINE_PIXELS, SIZE, Entry, Page, Shown, thresholds, value_axis
+from dashboards.page import AXIS_PIXELS, LINE_PIXELS, SIZE, Entry, Page, Shown, thresholds, value_axis
 
 
 def barchart(page: Page, what: Shown) -> None:
@@ -26,7 +26,7 @@ def barchart(page: Page, what: Shown) -> None:
             axes.bar(place, value, width * 0.92, bottom, color=entry.color, alpha=0.85, zorder=2)
             if what.panel.options.get("showValue", "auto") != "never":
                 text = shown(entry.config, value)
-                axes.text(place, tops[row], text, fontsize=SIZE - 1.5, ha="center", va="bottom", color=INK)
+                axes.text(place, tops[row], text, fontsize=SIZE - 1.5, ha="center", va="bottom", color=page.ink)
     names = [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in labels.values]
     axes.set_xticks(range(len(names)), names)
     axes.margins(y=0.15)

@@ -18,7 +18,8 @@ from dashboards.fields import PALETTE, configuration, option, threshold_color, w
 from dashboards.frames import Field, Frame, reduced
 from dashboards.grafana import Json, Panel
 
-INK, FAINT = "#24292e", "#e6e7e9"
+INK, LIGHT_INK = "#24292e", "#ccccdc"
+FAINT = "#8888883a"  # on either background
 SIZE = 8.64  # points: 12 pixels, as in Grafana's axes and legends
 CHARACTER_PIXELS = 6.6  # of this size, on average
 LINE_PIXELS = 18
@@ -94,11 +95,12 @@ class Entry:
 
 
 class Page:
-    """A picture of ``width`` by ``height`` pixels."""
+    """A picture of ``width`` by ``height`` pixels, on whatever stands behind it."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, width: int, height: int, *, dark: bool = False) -> None:
+        self.ink = LIGHT_INK if dark else INK
         self.box = Box(0, 0, width, height)
-        self.figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="#ffffff")
+        self.figure = Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="none")
         self._all = self.figure.add_axes((0, 0, 1, 1), frameon=False)
         self._all.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
 
@@ -113,14 +115,14 @@ class Page:
         whole = self.box
         place = (box.x / whole.w, 1 - (box.y + box.h) / whole.h, box.w / whole.w, box.h / whole.h)
         axes = self.figure.add_axes(place, facecolor="none")
-        axes.tick_params(labelsize=SIZE, colors=INK, length=0, pad=4)
+        axes.tick_params(labelsize=SIZE, colors=self.ink, length=0, pad=4)
         for spine in axes.spines.values():
             spine.set_visible(False)
         return axes
 
     def text(self, x: float, y: float, words: str) -> None:
         """Words whose left end and middle are there."""
-        self._all.text(x, y, words.replace("$", r"\$"), fontsize=SIZE, color=INK, va="center", ha="left")
+        self._all.text(x, y, words.replace("$", r"\$"), fontsize=SIZE, color=self.ink, va="center", ha="left")
 
     def legend(self, entries: Sequence[Entry]) -> None:
         """Names and colours in a line at the bottom."""

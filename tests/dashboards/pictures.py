@@ -38,6 +38,7 @@ MARGIN, GAP = 16, 8
 WIDTH = SCREEN_PIXELS + 2 * MARGIN
 NARROW = 769  # up to which Grafana stacks panels
 HEIGHT = 900  # at most: what one screen shows without scrolling
+PHONE = (390, 844)
 UNIT_PIXELS = 38  # of the grid's height
 HEAD_PIXELS = 84
 BODY_LESS_PIXELS = (18, 42)  # a panel's body is so much narrower and lower than the panel
@@ -72,7 +73,7 @@ def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool 
             for each, place in placed
             if each["type"] == "row"
         ],
-        "panels": [_panel(view, panel, place) for panel, place in panels],
+        "panels": [_panel(view, panel, place, dark=dark) for panel, place in panels],
         "marks": [{"at": 1000 * at, "color": color} for at, color in _marks(view)],
     }
     with tempfile.TemporaryDirectory(prefix="specdec-picture-") as folder:
@@ -106,7 +107,7 @@ def _chosen(view: View) -> Iterator[str]:
             yield f"{variable.json.get('label') or variable.json['name']}: {value}"
 
 
-def _panel(view: View, panel: Panel, place: Mapping[str, int]) -> Json:
+def _panel(view: View, panel: Panel, place: Mapping[str, int], *, dark: bool) -> Json:
     """A panel with its data, or with its picture where Grafana's components cannot draw it."""
     answers = view.ask(panel)
     shown = answers[0].window if answers else window(panel, {}, view.end, view.range_seconds)
@@ -121,14 +122,14 @@ def _panel(view: View, panel: Panel, place: Mapping[str, int]) -> Json:
     transformed = frames(panel, answers) if panel.type in DRAW else []
     if any(len(frame) for frame in transformed):
         size = [place[side] - less for side, less in zip("wh", BODY_LESS_PIXELS, strict=True)]
-        plot = drawn_by_us(Shown(panel, transformed, shown.start, shown.end, shown.step), *size)
+        plot = drawn_by_us(Shown(panel, transformed, shown.start, shown.end, shown.step), *size, dark=dark)
         found["image"] = f"data:image/png;base64,{base64.b64encode(plot).decode()}"
     return found
 
 
-def drawn_by_us(what: Shown, width: int, height: int) -> bytes:
+def drawn_by_us(what: Shown, width: int, height: int, *, dark: bool = False) -> bytes:
     """The plot of a panel whose type is in :data:`DRAW`, as PNG."""
-    page = Page(width, height)
+    page = Page(width, height, dark=dark)
     DRAW[what.panel.type](page, what)
     return page.png()
 
@@ -164,8 +165,13 @@ def main() -> int:
             chosen = {name: value for name, value in picks.items() if name in names}
             view = dataclasses.replace(View.of(dashboard, chosen, source, NOW), range_seconds=SHOWN_SECONDS)
             path = DOCS / f"dashboard-{dashboard.name.removeprefix('specdec-')}.png"
-            path.write_bytes(picture(view))
-            sys.stdout.write(f"{path.relative_to(TESTS.parent)}: {path.stat().st_size / 1024:.0f} KiB\n")
+            drawn = {path: picture(view)}
+            if path.stem == "dashboard-service":
+                drawn[path.with_stem("dashboard-service-dark")] = picture(view, dark=True)
+                drawn[path.with_stem("dashboard-service-phone")] = picture(view, *PHONE)
+            for file, png in drawn.items():
+                file.write_bytes(png)
+                sys.stdout.write(f"{file.relative_to(TESTS.parent)}: {len(png) / 1024:.0f} KiB\n")
     return 0
 
 

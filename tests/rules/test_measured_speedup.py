@@ -301,8 +301,8 @@ def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
     assert str(lost).startswith(
         "SpecDecodeHarmful critical: Decoding on eu-1/prod/chat (llama) takes 1.25 times as long"
     )
-    assert "its baseline without speculation. The measured speed-up is 0.80 (like_load)" in str(lost)
-    assert "and within chance it is 0.75 to 0.86." in str(lost)
+    assert "its baseline without speculation. The measured speed-up is 0.80 against a recording at" in str(lost)
+    assert "at the same load (0.75 to 0.86 within chance)." in str(lost)
     assert "break-even 95%, measured" in str(lost)
-    assert "The measured speed-up is 0.95 (pinned)" in str(filed)
+    assert "The measured speed-up is 0.95 against its baseline file" in str(filed)
     assert "unknown" not in f"{guessed} {lost} {filed}"
