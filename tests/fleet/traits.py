@@ -59,10 +59,6 @@ _ROWS: Mapping[str, tuple[Callable[[Traits], str], str]] = {
         lambda traits: f"{traits.increase:g}",
         "how_much_a_counter_grew_at_the_edge_of_a_window",
     ),
-    "Pages of one outage, of a pair too if both drop the replica's label": (
-        lambda _: "1",
-        "it_wakes_people_once_for_each_cause",
-    ),
     "`keep_firing_for`": (lambda _: "yes", "an_alert_outlasts_its_cause"),
     "A rule reads what the rule above recorded": (
         lambda traits: "at once" if traits.records_at_once else "one evaluation later",
