@@ -1,4 +1,4 @@
-"""Draw docs/status-page.png anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.picture``. It takes a minute.
+"""Draw docs/status-page*.png anew: ``PYTHONPATH=deploy .venv/bin/python -m demo.picture``. It takes a minute.
 
 The demo's predictors and exporter run without Prometheus. On a busy machine the speed-up is too uncertain for the
 verdict that the picture shows; then nothing is drawn.
@@ -18,9 +18,13 @@ from demo.predictors import CODE_RESTARTS, exporter_config, predictors
 from demo.stack import exporter
 from specdec_exporter.serving.status import Status
 
-FILE = Path(__file__).parents[2] / "docs" / "status-page.png"
+DOCS = Path(__file__).parents[2] / "docs"
 _WANTED = {"chat": "healthy", "code": "harmful", "search": "slower"}
-_SIZE = "1180,900"  # the first predictor, which is the worst
+_SHOTS = {  # of the first predictor, which is the worst
+    "status-page.png": ("--window-size=1180,900",),
+    "status-page-dark.png": ("--window-size=1180,900", "--blink-settings=preferredColorScheme=0"),
+    "status-page-phone.png": ("--window-size=390,844",),
+}
 
 
 async def _draw(directory: Path) -> int:
@@ -33,8 +37,12 @@ async def _draw(directory: Path) -> int:
                     status = msgspec.json.decode(await answer.read(), type=Status)
                 found = {each.inference_service: each.verdict.code for each in status.predictors}
         flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000")
-        command = ("chromium", *flags, f"--window-size={_SIZE}", f"--screenshot={FILE}", server.url)
-        return await (await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)).wait()
+        for name, own in _SHOTS.items():
+            command = ("chromium", *flags, *own, f"--screenshot={DOCS / name}", server.url)
+            shooting = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+            if code := await shooting.wait():
+                return code
+        return 0
 
 
 def main() -> int:

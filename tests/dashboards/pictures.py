@@ -1,6 +1,6 @@
 """Pictures of the dashboards as docs/dashboard-<name>.png, drawn by Grafana's own components from Prometheus' answers.
 
-    make pictures
+    PYTHONPATH=deploy:exporter:. .venv/bin/python tests/dashboards/pictures.py
 
 Grafana's packages have no components for some types of panels (:data:`DRAW`): a renderer of our own draws these, and
 the picture says so.

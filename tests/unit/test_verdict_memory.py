@@ -247,8 +247,8 @@ def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock
     state.observe_failure("nothing answers")
     watched(state, clock, 0.1, 0.1)
     assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("watch", True)
-    watched(state, clock, 0.1, *[0.9] * 6)
-    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("healthy", False)
+    watched(state, clock, 0.9, *[0.1] * 6)
+    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("watch", False)
 
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:

@@ -14,7 +14,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
     when it was first said. ``said_at``: the last look that said it. ``shown_since``: since when ``shown`` has its code.
-    ``first``: no drafts were judged before, so what it says may be older.
+    ``first``: it was never healthy before, so what is wrong may be older.
     """
 
     shown: Verdict

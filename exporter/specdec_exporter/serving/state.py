@@ -216,7 +216,7 @@ class PredictorState(PredictorView):
             return msgspec.structs.replace(said, shown_since=now)
         if before.shown.code == said.shown.code:
             return msgspec.structs.replace(said, shown_since=before.shown_since, first=before.first)
-        first = before.first and before.shown.code in ("unknown", "idle")
+        first = before.first and before.shown.code != "healthy"
         return msgspec.structs.replace(said, shown_since=now, first=first)
 
     def status(self) -> PredictorStatus:

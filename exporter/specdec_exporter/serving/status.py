@@ -148,7 +148,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     log: LogStatus | None
     verdict: Verdict
     verdict_since: float | None = None  # when its code was first said; not before the exporter's start
-    verdict_may_be_older: bool = False  # no drafts were judged before
+    verdict_may_be_older: bool = False  # it was never healthy before
     baseline: BaselineStatus | None = None  # null: none is configured
 
 
