@@ -302,9 +302,7 @@ def test_a_longer_draft_than_that_of_the_file_is_no_fall(pack: Pack) -> None:
         every=2,
     )
     ((ticket,),) = pack.fired((105, fallen), every=2)
-    assert "56% over 30m on eu-1/prod/chat (llama). In its baseline file it was 72%." in str(
-        ticket
-    )
+    assert "56% over 30m on eu-1/prod/chat (llama). In its baseline file it was 72%." in str(ticket)
 
 
 def test_the_text_tells_what_is_accepted_now(pack: Pack) -> None:

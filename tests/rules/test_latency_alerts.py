@@ -321,7 +321,10 @@ def test_the_text_tells_who_suffers(pack: Pack) -> None:
         assert "sli" not in told.labels
         text = str(told)
         assert "On average, requests to eu-1/prod/chat (llama) take longer than at baseline." in text
-        assert "The mean time per output token is 72.9ms: 3.00 times its baseline, and 3.00 times in the last 5m. 9" in text
+        assert (
+            "The mean time per output token is 72.9ms: 3.00 times its baseline, and 3.00 times in the last 5m. 9"
+            in text
+        )
         assert "time to first token" not in text
         assert "as fast as ever" not in text + told.annotations["impact"]
     assert dict(some.labels)["what"] == "tail"
