@@ -86,13 +86,13 @@ function(config, signals, alert)
       severity: 'info',
       for_seconds: minutes(60),
       expr: signals.baselines_old.expr,
-      summary: 'A baseline file is old, or of something else than what runs.',
+      summary: 'A baseline file is old, or was recorded with another release or method.',
       description: ('The baseline file of %(where)s was recorded %(age)s ago. It is older than %(days)d days, or it was recorded with '
                     + 'another release or method than runs now.') % alert.facts {
         age: alert.value(alert.seconds),
         days: signals.baselines_old.days,
       },
-      impact: 'The service is compared with what it no longer is. Acceptance with another method does not count as a baseline.',
+      impact: 'The service is compared with an outdated recording. Acceptance with another method is not compared.',
       action: 'Record the baseline again, as before: with or without speculation, and at the load of busy hours.',
     }),
     untrusted('buckets_mixed', {

@@ -130,7 +130,7 @@ function(config, signals, alert)
       summary: 'An engine has requests and generates nothing.',
       description: 'Engine {{ $labels.engine }} of %(pod)s (%(where)s) has %(requests)s requests and has not generated a token for 10 minutes.'
                    % alert.facts { pod: pod, requests: alert.value(alert.whole) },
-      impact: 'Users of this engine wait without an end. Health checks may pass, so nothing else restarts it.',
+      impact: 'Users of this engine get no answer. Health checks may pass, so nothing else restarts it.',
       action: 'Send one request to this pod. If it is not answered, save the log and restart the pod.',
     },
   ]

@@ -14,7 +14,7 @@ function(config, signals, alert)
     level: service,
     keep_seconds: 3 * config.minute_seconds,
     expr: expr,
-    summary: 'Again and again, a replica restarts or its metrics cannot be read.',
+    summary: 'A replica keeps restarting, or its metrics keep vanishing.',
     description: 'A replica of %(where)s keeps restarting, or its metrics keep vanishing.' % { where: alert.whereOf(service) }
                  + '{{ with printf "topk(1, resets(%(up)s%%s[%(window)s]) > 0)" $service | query }} '
                    % { up: up, window: window }

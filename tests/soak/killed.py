@@ -33,6 +33,7 @@ class Writer:
         self.path.touch()
         self.lines = self.rotations = 0
         self.files = [(self.path, self.path.stat().st_ino)]  # oldest first
+        self.deleted: list[int] = []  # open descriptors
         self._chance = chance
 
     def line(self) -> bytes:
@@ -65,7 +66,10 @@ class Writer:
         self.path.touch()
         self.files.append((self.path, self.path.stat().st_ino))
         if len(self.files) > KEPT_FILES:
-            self.files.pop(0)[0].unlink()
+            oldest = self.files.pop(0)[0]
+            # While it is open, no other file has its inode, by which `unread` tells files apart.
+            self.deleted.append(os.open(oldest, os.O_RDONLY))
+            oldest.unlink()
 
     def unread(self, state: Path) -> int:
         """Lines behind the saved positions; not exact while a line is half written."""
@@ -158,6 +162,8 @@ async def run(kills: int, chance: random.Random, directory: Path) -> tuple[Tally
         tally.look(writer, state, scraped=before + counted)
         if sys.stderr.isatty():
             print(f"\r{tally.kills} of {kills} kills", end="", file=sys.stderr)
+    for descriptor in writer.deleted:
+        os.close(descriptor)
     return tally, writer
 
 

@@ -186,7 +186,7 @@ def test_a_recording_that_cannot_tell_what_a_draft_costs_says_why(baseline: Base
 
 @pytest.mark.parametrize(
     ("blocks", "said"),
-    [(0, "no blocks of time: "), (7, "only 7 blocks of time: "), (8, None)],
+    [(0, "no blocks of time, "), (7, "only 7 blocks of time: "), (8, None)],
 )
 def test_a_recording_says_if_its_blocks_tell_little(blocks: int, said: str | None) -> None:
     baseline = msgspec.structs.replace(EXAMPLE, blocks=EXAMPLE.blocks[:1] * blocks)

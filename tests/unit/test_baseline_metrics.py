@@ -99,7 +99,7 @@ def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
     nameless = msgspec.structs.replace(WITH_SPECULATION, model_name=None)
     assert fit(nameless, snapshot(engine(model="large")), None).model_name == "large"
     refused = fit(nameless, snapshot(engine(model="large"), engine(model="tiny")), None)
-    assert refused.refusal == "it names no model_name, and the predictor serves several: large, tiny"
+    assert refused.refusal == "it has no model_name, and the predictor serves several: large, tiny"
 
 
 def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) -> None:

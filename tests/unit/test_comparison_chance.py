@@ -77,7 +77,7 @@ def test_one_stall_decides_nothing() -> None:
     first = comparison.latencies[1]
     assert known(first.mean_ratio).value > 1.5
     assert (known(first.mean_ratio).low, first.outcome) == (None, "undecided")
-    assert "has one stall" in known(first.undecided_because)
+    assert "has one long stall" in known(first.undecided_because)
 
 
 # --- The same minutes ------------------------------------------------------------------------------------------------

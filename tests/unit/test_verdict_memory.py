@@ -77,7 +77,7 @@ def test_one_request_is_preliminary_whatever_it_says() -> None:
         verdict = judged(0.9, 1, drafts)
         assert (verdict.code, verdict.preliminary) == (
             "healthy",
-            f"the drafts of 1 request tell as much as {6 if drafts == 60 else 7} independent ones: too few to be sure",
+            f"the drafts of 1 request resemble each other and count like {6 if drafts == 60 else 7}: too few to be sure",
         )
     assert judged(0.9, 3).preliminary is None
 
@@ -173,7 +173,7 @@ def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
     memory = remembered(None, before, 0.0, POLICY)
     kept = remembered(memory, after, HOLD - 1, POLICY).shown
     assert (kept.code, kept.headline, kept.acceptance_ratio) == ("healthy", before.headline, after.acceptance_ratio)
-    assert kept.reasons[-1] == "the last verdict stands: it ends when no look has said healthy for 30 minutes"
+    assert kept.reasons[-1] == "the last verdict stands: it ends after 30 minutes in which no reading says healthy"
     assert kept.within_chance == ("watch",)
     assert remembered(memory, after, HOLD, POLICY).shown == after
 

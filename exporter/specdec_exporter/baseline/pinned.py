@@ -130,7 +130,7 @@ def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit
     if model is None and len(names) == 1:
         model = names[0]
     if model is None:
-        return Fit(None, f"it names no model_name, and the predictor serves several: {shown}")
+        return Fit(None, f"it has no model_name, and the predictor serves several: {shown}")
     if model not in names:
         return Fit(None, f"it is of model {model!r}, the predictor serves {shown}")
     differences = []

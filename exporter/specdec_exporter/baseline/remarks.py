@@ -31,7 +31,7 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
 
 def _remarks_on_blocks(blocks: int) -> Iterator[str]:
     if not blocks:
-        yield "no blocks of time: intervals take requests for independent, and come out too narrow; record again"
+        yield "no blocks of time, so chance is underestimated and intervals come out too narrow; record again"
     elif blocks < load_policy().latency.enough_blocks:
         yield f"only {blocks} blocks of time: they tell little about chance; record for longer"
 

@@ -20,11 +20,11 @@ from specdec_exporter.config import Access
 @option("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
 @option(
     "--reference",
-    "Mean acceptance length, bonus token included, to compare with: below its share, the check has failed.",
+    "Mean acceptance length to expect, bonus token included. Below its share (--within) the check fails.",
     type=click.FloatRange(min=1),
     metavar="LENGTH",
 )
-@option("--within", "Share of --reference.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
+@option("--within", "Share of --reference that is enough.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
 @output_flag
 def command(
     url: str,

@@ -37,8 +37,8 @@ Output = Literal["text", "markdown", "json"]
 @click.option(
     "--fail-on-regression",
     is_flag=True,
-    help="Exit with 1 if a CANDIDATE is certainly slower in anything, drafts worse without being faster, or if the "
-    "data decide nothing.",
+    help="Exit with 1 if a CANDIDATE is slower beyond chance, if its drafts are accepted less and nothing is faster, "
+    "or if nothing can be decided.",
 )
 def command(
     *,

@@ -91,7 +91,7 @@ def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
         predictor = config.listed_predictor(config_file, url)
         return command(url=predictor.url, access=predictor, **given)
 
-    text = "Configuration of serve. URL is the name or the URL of a predictor in it, whose TLS and token are used."
+    text = "Take TLS settings and token from this configuration of serve; the predictor may then be given by its name."
     return option("--config.file", text, metavar="PATH")(with_access)
 
 

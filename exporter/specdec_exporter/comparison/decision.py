@@ -78,7 +78,7 @@ _FOUND: Final[dict[DecisionCode, str]] = {
     "slower": "slower in",
     "tail_worse": "the slowest requests became slower in",
     "faster": "faster in",
-    "inconclusive": "no difference is shown or ruled out in",
+    "inconclusive": "it is still open whether there is a difference in",
     "no_difference": "no difference in",
 }
 _NEXT: Final[dict[DecisionCode, str]] = {
@@ -88,7 +88,7 @@ _NEXT: Final[dict[DecisionCode, str]] = {
     "faster": "Keep the candidate's setting, and make its recording the new baseline.",
     "slower": "Look at waiting requests, prompt lengths, the load, and what else differs (the flags name it).",
     "no_difference": "Choose by other things: memory, risk, throughput. These latencies do not differ.",
-    "inconclusive": "Record longer: neither a difference nor the absence of one is shown. Change nothing until then.",
+    "inconclusive": "Record longer. Change nothing until then.",
 }
 _ON: Final = "Keep speculation on. Serve the recording without it, and an alert fires when the speed-up disappears."
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
@@ -122,7 +122,7 @@ def _of_latency(latency: LatencyComparison) -> Iterator[str]:
         yield f"{title}: {times(latency.like_load_ratio)} at the same load, which decides"
     if tail is not None and tail.shifted:
         yield (
-            f"{title}: {percent(tail.share)} more of the requests than expected are slower than "
+            f"{title}: {percent(tail.share)} more requests than expected are slower than "
             f"{seconds(tail.limit_seconds)} (chance explains at most {percent(tail.margin)})"
         )
 

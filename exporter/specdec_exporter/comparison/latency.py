@@ -156,7 +156,7 @@ def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) ->
     return "tail_worse" if alike and tail is not None and tail.shifted and body != "slower" else body
 
 
-_UNKNOWN: Final = "how far chance moved it is not known: a recording is too short, or scatters widely, or has one stall"
+_UNKNOWN: Final = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
 
 
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:

@@ -29,7 +29,7 @@ def compare_tokenizers(deployment: Deployment) -> Finding | None:
     if target == draft:
         return Finding("PASS", "Tokenizer", "draft and target give each token the same number")
     found = "draft and target give tokens different numbers: almost every draft will be rejected"
-    return Finding("WARN", "Tokenizer", found, "Take a draft of the target's family, with the same tokenizer.json.")
+    return Finding("WARN", "Tokenizer", found, "Use a draft of the target's family, with the same tokenizer.json.")
 
 
 class _Model(msgspec.Struct):

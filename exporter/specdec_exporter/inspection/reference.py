@@ -40,7 +40,7 @@ def compared(basis: Figures | None, reference: Reference, policy: Policy) -> tup
         found = f"{both}: {count(basis.drafts)} drafts are too few, or of too few requests, so it cannot tell"
         return _comparison(length, reference, None), Finding("WARN", "Reference", found, _MORE)
     reached = length >= reference.length * reference.within
-    share = f"{both}: {length / reference.length:.3f} of it, at least {reference.within:g} is asked for"
+    share = f"{both}: {length / reference.length:.3f} of it, at least {reference.within:g} is required"
     return _comparison(length, reference, reached), Finding("PASS" if reached else "FAIL", "Reference", share)
 
 

@@ -77,7 +77,7 @@ WARNINGS: Final[dict[str, Warned]] = {
             # logged at every start with speculation; no sign of a fault by itself
             r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
             "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.0); before, vLLM ignored them.",
-            "Look whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
+            "Check whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
             since=(0, 11, 1),
         ),
         _warned(
@@ -121,7 +121,7 @@ WARNINGS: Final[dict[str, Warned]] = {
             "method_renamed",
             r"method [`']?\w+[`']? is deprecated and replaced with \w+",
             "The configured method is an old name of another one, which vLLM uses instead.",
-            "Write the new name into --speculative-config, and into label selectors: the old one may be refused later.",
+            "Write the new name in --speculative-config, and in label selectors: the old one may be refused later.",
         ),
         _warned(
             "cpu_without_intel_openmp",

@@ -46,7 +46,7 @@ def remembered(before: Remembered | None, judged: Verdict, now: float, policy: P
         return Remembered(shown=judged, word=judged, since=now, said_at=now)
     if word.code == judged.code:
         return msgspec.structs.replace(before, shown=judged, word=judged, said_at=now)
-    reason = f"it ends when no look has said {word.code.replace('_', ' ')} for {hold / 60:.0f} minutes"
+    reason = f"it ends after {hold / 60:.0f} minutes in which no reading says {word.code.replace('_', ' ')}"
     return msgspec.structs.replace(before, shown=_kept(word, judged, reason))
 
 

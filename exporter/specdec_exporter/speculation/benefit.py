@@ -82,7 +82,7 @@ def _of_steps(cost: Measured, unmeasured: Unknown | None, limits: LatencyPolicy)
         f"{cost.concurrency:.1f} requests in decode, against the baseline without speculation"
     )
     if cost.compared_ratio < _MOST:
-        reason += f"; {1.0 - cost.compared_ratio:.0%} of the time of all steps was at loads that it does not have"
+        reason += f"; {1.0 - cost.compared_ratio:.0%} of the time the load was outside what the baseline has"
     word: Worth | None = None
     if found.value < limits.speedup_harmful and high < 1.0:
         word = "harmful"
@@ -202,7 +202,7 @@ def slowdown(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy
     longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
     reason = f"{found.words}{found.slowdown:.2f} times the baseline's"
     if tail is not None and tail_slower:
-        reason += f", and {tail.share:.0%} more of the requests than expected exceed {1000 * tail.limit_seconds:g} ms"
+        reason += f", and {tail.share:.0%} more requests than expected exceed {1000 * tail.limit_seconds:g} ms"
     return Slowdown(
         slower=slower,
         within_chance=(mean_edge or tail_edge) != slower,

@@ -84,7 +84,7 @@ def too_few(figures: Figures, policy: Policy) -> str | None:
     if figures.requests is not None:
         requests = max(round(figures.requests), 1)
         whose = f"{requests:,} request{'' if requests == 1 else 's'}"
-    return f"the drafts of {whose} tell as much as {effective:.0f} independent ones: too few to be sure"
+    return f"the drafts of {whose} resemble each other and count like {effective:.0f}: too few to be sure"
 
 
 def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:

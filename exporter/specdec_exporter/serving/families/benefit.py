@@ -155,5 +155,5 @@ LOAD: Group[ModelBenefit] = Group(
         ),
     ),
     absent="until an interval of this concurrency; V0 engine; releases without step latency",
-    remark="`concurrency`: at most so many requests in decode per engine, and at least half as many.",
+    remark="`concurrency`: the upper end of the bin, in requests in decode per engine.",
 )

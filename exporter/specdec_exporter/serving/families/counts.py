@@ -69,7 +69,7 @@ COPIED: Group[EngineSnapshot] = Group(
         ),
         counter(
             "specdec_prefix_cache_hits_total",
-            "Prompt tokens that were found there. Before 0.9.2 in blocks.",
+            "Prompt tokens found in the prefix cache. Before 0.9.2 vLLM counts blocks.",
             lambda e: e.prefix_cache_hits,
             "`prefix_cache_hits_total`, `gpu_prefix_cache_hits_total`",
             "V0 engine",
