@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import running
 from builders import CAPTURES
 from specdec_exporter.commands.diagnosing import Given, doctor
-from specdec_exporter.commands.doctor import command
+from specdec_exporter.commands.cli import cli
 from specdec_exporter.doctor.diagnosis import together
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
@@ -250,7 +250,7 @@ async def test_the_worst_comes_first() -> None:
 
 
 def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
-    result = CliRunner().invoke(command, arguments, input=stdin, standalone_mode=False, env={"COLUMNS": "100"})
+    result = CliRunner().invoke(cli, ["doctor", *arguments], input=stdin, standalone_mode=False, env={"COLUMNS": "100"})
     if result.exception is not None:
         raise result.exception
     return result.return_value, result.stdout
@@ -289,7 +289,7 @@ def test_a_manifest_comes_from_stdin() -> None:
     ],
 )
 def test_bad_usage_is_named(arguments: list[str], words: str) -> None:
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(cli, ["doctor", *arguments])
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
 

@@ -23,20 +23,22 @@ GOLDEN = ROOT / "tests" / "golden" / "sentences.txt"
 SOURCE = ROOT / "exporter" / "specdec_exporter"
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 FEWEST_WORDS = 4
+PARTS = ("found", "cause", "meaning", "action")  # of a fact in a data file
 # What people never see: a table of patterns, HELP, which stands apart, and help, which click prints.
 LEFT_OUT = re.compile(r"commands/(?!livecheck|exportercheck|diagnosing)|serving/families/|predictor/log/")
 IN_SCRIPT = re.compile(r'"([^"\n]*)"|`([^`\n]*)`|>([^<>{}\n]+)<')
 
 
-def helps(command: click.Command, path: str) -> Iterator[str]:
+def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:
     """``--help`` of a command and of those below it."""
-    context = click.Context(command, info_name=path, max_content_width=10_000, terminal_width=10_000)
+    settings = {**command.context_settings, "max_content_width": 10_000, "terminal_width": 10_000}
+    context = click.Context(command, parent, name, **settings)
     yield command.get_help(context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from helps(below, f"{path} {name}")
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from helps(found, below, context)
 
 
 def alerts() -> Iterator[str]:
@@ -55,18 +57,21 @@ def metrics() -> Iterator[str]:
             yield from (f"{family.name}: {help_text(group, family, '300 s')}" for family in group.families)
 
 
+def part_of(text: ast.expr) -> str:
+    """A part of an f-string: words, or what is filled in, in braces."""
+    if isinstance(text, ast.FormattedValue):
+        return f"{{{ast.unparse(text.value)}}}"
+    return str(text.value) if isinstance(text, ast.Constant) else ""
+
+
 def said(file: Path) -> Iterator[str]:
-    """String constants of a module that are sentences, no docstrings; what is filled in stands in braces."""
+    """String constants of a module, no docstrings."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     silent |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(
-                part.value if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"
-                for part in node.values
-                if isinstance(part, ast.FormattedValue) or isinstance(part.value, str)  # type: ignore[attr-defined]
-            )
+            yield "".join(map(part_of, node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
             yield node.value
 
@@ -81,7 +86,7 @@ def sentences() -> Iterator[str]:
             texts = said(file)
         elif file.suffix == ".yaml":
             facts = yaml.safe_load(file.read_text(encoding="utf-8"))
-            texts = (str(fact[part]) for fact in facts for part in ("found", "cause", "meaning", "action") if part in fact)
+            texts = (str(fact[part]) for fact in facts for part in PARTS if part in fact)
         elif file.suffix == ".html":
             texts = ("".join(found) for found in IN_SCRIPT.findall(file.read_text(encoding="utf-8")))
         else:

@@ -800,7 +800,7 @@ async def test_many_predictors_are_in_natural_order_and_those_that_need_nobody_a
 async def test_nothing_that_somebody_must_do_is_folded_away(browser: Browser) -> None:
     fine = [predictor(f"fine-{number}") for number in range(4)]
     unread = LogStatus(windows=0, lines=0, parse_errors=0, bytes_behind=0, last_line_timestamp=None, problem="no file")
-    troubled = {
+    troubled: dict[str, dict[str, Any]] = {
         "failed": {"failed_start": explained("out_of_memory", "CUDA out of memory", None)},
         "mixed": {"pitfalls": (SEVERAL,)},
         "no-log": {"log": unread},

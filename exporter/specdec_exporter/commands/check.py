@@ -24,7 +24,7 @@ from specdec_exporter.config import Access
     type=click.FloatRange(min=1),
     metavar="LENGTH",
 )
-@option("--within", "Share of --reference that is enough.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
+@option("--within", "Share of --reference that suffices.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
 @output_flag
 def command(
     url: str,

@@ -86,7 +86,7 @@ def why_unknown(loads: Sequence[Load], plain: StepTimes, found: Measured | None,
         return Unknown(f"only {len(told)} intervals so far, {policy.chance.fewest_batches} are needed", _LONGER)
     if _stalled(near, plain.line, policy):
         return Unknown("one stall took most of the time of all steps", _LONGER)
-    return Unknown(f"chance alone could move it by more than a factor of {policy.chance.widest_interval:g} in all", _LONGER)
+    return Unknown(f"chance alone could move it by more than a factor of {policy.chance.widest_interval:g}", _LONGER)
 
 
 class _Bent(NamedTuple):
