@@ -175,15 +175,13 @@ function(config, common)
     common.withExporter(graph('Acceptance of short windows: P10, P50, P90', [
       series('acceptance_quantile', 'P' + std.round(100 * std.parseJson(quantile)), { quantile: quantile })
       for quantile in query.parts('acceptance_quantile')
-    ] + [series('acceptance_median_by_draft', 'P50 by draft')], {
-      about: 'A spread of windows, not of requests: the more requests share a window, the narrower it is. Where P50 by draft '
-             + 'is lower than P50, busy times accept less than quiet ones.',
+    ], {
+      about: 'A spread of windows, not of requests: the more requests share a window, the narrower it is.',
       max: 1,
       overrides: [
         g.named('P90', { color: { mode: 'fixed', fixedColor: 'light-blue' }, 'custom.fillBelowTo': 'P10', 'custom.fillOpacity': 15 }),
         g.color('P50', 'blue'),
         g.color('P10', 'light-blue'),
-        g.color('P50 by draft', 'orange'),
       ],
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.acceptance,

@@ -23,8 +23,9 @@ function(config, source, signals, narrow)
   };
 
   local recorded(signal, sli) = '%(record)s{sli="%(sli)s"}' % { record: signal.record, sli: sli };
-  local acceptanceQuantile(quantile, family) =
-    promql.quantile(quantile, aggregate('sum', promql.range('rate', source.family(family + '_bucket'), long), level + ['le']));
+  local acceptanceQuantile(quantile) = promql.quantile(
+    quantile, aggregate('sum', promql.range('rate', source.family('window_acceptance_ratio_bucket'), long), level + ['le'])
+  );
 
   local firing(matchers) =
     'ALERTS' + promql.braces(['alertstate="firing"', 'component="%s"' % config.component] + matchers + [narrow.alerts]);
@@ -215,12 +216,7 @@ function(config, source, signals, narrow)
       help: 'Acceptance rate of short windows of at least %d drafts, by quantile: how much it depends on the traffic.'
             % policy.min_drafts,
       label: 'quantile',
-      by: { [number(quantile)]: acceptanceQuantile(quantile, 'window_acceptance_ratio') for quantile in [0.1, 0.5, 0.9] },
-    },
-    acceptance_median_by_draft: {
-      unit: 'percentunit',
-      help: 'Median acceptance rate of the same short windows, each counted once per draft: busy windows weigh more.',
-      expr: acceptanceQuantile(0.5, 'window_acceptance_ratio_by_draft'),
+      by: { [number(quantile)]: acceptanceQuantile(quantile) for quantile in [0.1, 0.5, 0.9] },
     },
 
     // --- The curve ---------------------------------------------------------------------------------------------------

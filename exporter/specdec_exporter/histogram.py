@@ -79,10 +79,10 @@ class HistogramCounter:
         """Start with empty buckets."""
         self._counts = [0] * (len(self.bounds) + 1)
 
-    def observe(self, value: float, weight: int = 1) -> None:
-        """Count a value ``weight`` times; a value equal to a bound is at most that bound."""
-        self._counts[bisect_left(self.bounds, value)] += weight
-        self.sum += weight * value
+    def observe(self, value: float) -> None:
+        """Count a value; one equal to a bound is at most that bound."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
 
     @property
     def count(self) -> int:

@@ -179,7 +179,7 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
     assert {point.acceptance_ratio for point in status.history} == {None}
     (info,) = served["specdec_predictor_info"]
     assert info.labels["verification"] == "adaptive"
-    withheld = {"acceptance_ratio", "mean_draft_length", "window_acceptance_ratio", "window_acceptance_ratio_by_draft"}
+    withheld = {"acceptance_ratio", "mean_draft_length", "window_acceptance_ratio"}
     assert not {f"specdec_{name}" for name in withheld} & {name for name, samples in served.items() if samples}
     for name in ("position_acceptance_ratio", "position_conditional_acceptance_ratio"):
         (sample,) = served[f"specdec_{name}"]

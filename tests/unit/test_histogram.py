@@ -37,14 +37,6 @@ def test_sum_and_difference_are_those_of_the_values(some: list[float], more: lis
     assert counted(some + more) - counted(some) == counted(more)
 
 
-@given(st.lists(st.tuples(st.integers(-4, 20), st.integers(0, 9))))
-def test_a_weight_counts_a_value_so_many_times(seen: list[tuple[int, int]]) -> None:
-    counter = HistogramCounter(BOUNDS)
-    for quarters, weight in seen:
-        counter.observe(quarters / 4, weight)
-    assert counter.histogram == counted([quarters / 4 for quarters, weight in seen for _ in range(weight)])
-
-
 def test_a_quantile_lies_in_a_bucket() -> None:
     found = Histogram((0.1, 0.5, math.inf), (10.0, 90.0, 100.0), 30.0)
     assert [found.bucket_of(share) for share in (0.05, 0.1, 0.11, 0.9, 0.95)] == [

@@ -35,7 +35,6 @@ UNKNOWABLE = {
     "specdec_acceptance_ratio",
     "specdec_mean_draft_length",
     "specdec_window_acceptance_ratio_bucket",
-    "specdec_window_acceptance_ratio_by_draft_bucket",
 }
 BOUNDS = (0.01, 0.025, 0.05, float("inf"))
 PLAIN_SECONDS = 0.02  # per output token, without drafts

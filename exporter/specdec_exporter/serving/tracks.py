@@ -12,7 +12,7 @@ from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.policy import Policy
 
-# Upper bounds of specdec_window_acceptance_ratio and its twin by drafts: even steps resolve every quantile to 0.05.
+# Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 # Samples that are kept of one engine's window. Where many engines share the memory, each keeps fewer.
 MOST_SAMPLES, FEWEST_SAMPLES, SAMPLES_OF_ALL_ENGINES = 60, 12, 60 * 64
@@ -25,7 +25,7 @@ def samples_each(engines: int) -> int:
 
 @dataclass(slots=True)
 class EngineTrack:
-    """One engine. ``ratios`` and ``ratios_by_draft`` count its short windows, and each once per draft."""
+    """One engine. ``ratios`` counts its short windows by their acceptance rate."""
 
     ring: SampleRing
     snapshot: EngineSnapshot
@@ -33,7 +33,6 @@ class EngineTrack:
     short_window_start: float = -math.inf
     short_window_totals: Counts | None = None
     ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
-    ratios_by_draft: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
 
     def begin_anew(self, ring: SampleRing, loads: EngineLoads) -> None:
         """Forget the samples of a process that is gone."""
@@ -53,5 +52,3 @@ class EngineTrack:
         enough = counts.drafts is None or counts.drafts >= policy.min_drafts
         if rate is not None and enough:
             self.ratios.observe(rate)
-            # 0.8.3 and 0.8.4 count no drafts. The limit keeps sums of absurd counters finite.
-            self.ratios_by_draft.observe(rate, int(min(counts.drafts or counts.draft_tokens or 0.0, 2.0**53)))

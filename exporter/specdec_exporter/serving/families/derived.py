@@ -78,14 +78,6 @@ WINDOWS: Group[EngineView] = Group(
             "metrics",
             "fetch failed, speculation off, V0 engine, adaptive verification",
         ),
-        histogram(
-            "specdec_window_acceptance_ratio_by_draft",
-            "The same windows, each counted once per draft (0.8.3 and 0.8.4: per draft token), so busy windows weigh "
-            "more.",
-            lambda v: v.track.ratios_by_draft.histogram if v.has_windows else None,
-            "metrics",
-            "as above",
-        ),
         gauge(
             "specdec_kv_cache_capacity_tokens",
             "Tokens that fit into the engine's KV cache. Before 0.24.0 and without a log it is blocks x block size: a "
