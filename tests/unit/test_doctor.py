@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 import running
 from builders import CAPTURES
-from specdec_exporter.commands.diagnosing import Given, doctor
 from specdec_exporter.commands.cli import cli
+from specdec_exporter.commands.diagnosing import Given, doctor
 from specdec_exporter.doctor.diagnosis import together
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
