@@ -63,17 +63,17 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 check test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint tests MARKED='$(MARKED)'
 
-check: MARKED = not debian and not field and not nightly
+check: MARKED = not debian and not slow and not field and not nightly
 check: ## Lint, types, and the tests that need nothing but Python: for every edit
 
-test: MARKED = not field and not nightly
-test: $(TOOLS)/.test ## Lint, types, and all tests that need no vLLM and no Go; installs what they need
+test: MARKED = not slow and not field and not nightly
+test: $(TOOLS)/.test ## Lint, types, and the tests that need no vLLM and no Go and take minutes; installs what they need
 
 tests: $(VENV)/.dev
 	$(PYTEST) -m '$(MARKED)'
 
-test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Linters of the field, current releases of Prometheus and Alertmanager, log rotators; needs Go and npm
-	$(PYTEST) -m 'field and not nightly'
+test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Slow tests, linters of the field, current releases of Prometheus and Alertmanager, log rotators; needs Go and npm
+	$(PYTEST) -m '(slow or field) and not nightly'
 
 # Real rotators; after the other packages, for two runs of apt-get disturb each other.
 test-tools soak-tail: $(TOOLS)/.rotators

@@ -20,6 +20,8 @@ from alertmanager.server import Alertmanager, Receiver, alertmanager, lead_to, r
 from rules.scenario import Case
 from rules.test_fleet import ONSET, fleet
 
+pytestmark = pytest.mark.slow
+
 SERVICES = 50
 PAGER = "specdec-pager"
 MANY = "SpecDecodeManyServices"

@@ -13,7 +13,7 @@ from dashboards.database import database, fill
 from dashboards.grafana import Dashboard
 from dashboards.test_queries import QUIET_WHILE_HEALTHY, told
 
-pytestmark = pytest.mark.debian
+pytestmark = [pytest.mark.debian, pytest.mark.slow]
 ABOUT_IT = {"specdec-service", "specdec-ab"}  # the other dashboards have panels about services in other states
 WITH_CONTROL = [each for each in REPLICAS if each.service in {VIEWS["healthy"], f"{VIEWS['healthy']}-control"}]
 

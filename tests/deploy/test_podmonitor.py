@@ -46,6 +46,7 @@ def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{re.sub("[A-Z]", lambda up: f"_{up[0].lower()}", key): rule[key] for key in rule} for rule in rules]
 
 
+@pytest.mark.slow
 @pytest.mark.debian
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
     exporter_port, port = free_port(), free_port()

@@ -10,6 +10,8 @@ from rules.conftest import RENDERED
 from rules.scenario import NOWHERE, STEADY, Case, Pack, Phase, Series, pinned, rule_groups, service, slower
 from rules.test_outages import EVERY, late
 
+pytestmark = pytest.mark.slow
+
 ONSET = 45
 SLOW = {"tpot": slower(STEADY["tpot"], 1.5)}
 

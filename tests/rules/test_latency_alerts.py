@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from promtool import Promtool
 from rules.scenario import (
     CONTROL,
@@ -261,6 +263,7 @@ def within(minutes: int, start: int, found: set[str]) -> dict[int, set[str]]:
     return {start: QUIET, start + minutes: found}
 
 
+@pytest.mark.slow
 def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
     normal, few = Phase(minutes=180), {"requests_per_minute": 5.0}
     again = all_slower(3, restart=True)

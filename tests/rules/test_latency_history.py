@@ -102,6 +102,7 @@ def test_a_daily_peak_is_usual_after_some_days(pack: Pack) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_same_hour_of_the_week_is_usual_once_it_was_seen_twice(pack: Pack) -> None:
     """Three weeks of hours."""
 

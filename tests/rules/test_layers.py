@@ -21,6 +21,8 @@ from running import wait_until
 from tsdb import Vector, free_port, query
 from tsdb import serving as running
 
+pytestmark = pytest.mark.slow
+
 MANY = "SpecDecodeManyServices"
 
 

@@ -16,7 +16,7 @@ from demo.simulator.scenario import ChangeLoad
 from demo.simulator.settings import LatencyModel, SimulatorSettings
 from promtool import REPOSITORY
 
-pytestmark = pytest.mark.debian
+pytestmark = [pytest.mark.debian, pytest.mark.slow]
 
 # All of a draft is verified while one request is in decode, and one token of it while there are eight.
 TRIMMED = SimulatorSettings(

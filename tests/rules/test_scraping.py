@@ -25,6 +25,8 @@ from rules.conftest import RENDERED
 from rules.scenario import CONTROL, STEADY, Case, Groups, Pack, Phase, Series, measured, pinned, service, slower
 from rules.test_shards import NOTHING, SCRAPING, pod
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "scale.md"
 CONFIGS = ["{}", "{ source: 'vllm' }", "{ source: 'vllm', vllm_prefix: 'vllm:' }"]
 

@@ -27,6 +27,8 @@ from running import wait_until
 from tsdb import free_port
 from tsdb import serving as running
 
+pytestmark = pytest.mark.slow
+
 SCRAPING = RENDERED / "scraping"
 SHARDS = 2
 MINUTE = 59

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from soak.bombs import LIMIT_MIB, QUICK, engines, target
 
 
+@pytest.mark.slow
 async def test_the_exporter_survives_within_its_memory(tmp_path: Path) -> None:
     async with target(tmp_path) as on:
         for name, bomb in QUICK.items():

@@ -132,8 +132,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fewer drafts say nothing about a window. ``min_effective_drafts``: nor do drafts that tell less than this number of
     independent ones. ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or
     all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict
-    is left when no look of this time said it. ``short_draft_tolerance``: if drafts are shorter than k by a larger
-    share, the tail of the curve reads too low. ``acceptance_ratio_suspicious``: above it, with at least
+    is left when no look of this time said it. ``acceptance_ratio_suspicious``: above it, with at least
     ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``: the highest temperature
     of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
     most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
@@ -155,7 +154,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict_hold_seconds: float
     short_window_seconds: float
     state_window_seconds: float
-    short_draft_tolerance: float
     temperature_bands: tuple[float, ...]
     prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
