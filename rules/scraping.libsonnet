@@ -1,6 +1,5 @@
 // How to scrape a fleet: which shard takes a target, and which of its series are worth a place in storage. docs/scale.md tells of
 // both. Names are read from the rules and dashboards as they are rendered, so they follow every change.
-local promql = import 'promql.libsonnet';
 
 local letters = std.set(std.stringChars('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:'));
 local isOfName(character) = std.setMember(character, letters);

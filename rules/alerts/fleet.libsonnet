@@ -93,9 +93,7 @@ function(config, signals, alert)
         (%(warming)s >= 0.5)
       )
       or
-      %(shift)s > %(margin)s
-      and %(on_sli)s
-      %(requests)s >= %(min_requests)d
+      %(longer)s > %(critical)s
       unless %(on)s
       %(unsettled)s
     )
@@ -108,10 +106,8 @@ function(config, signals, alert)
     on: on,
     on_sli: on_sli,
     warming: signals.warming.record,
-    shift: paged(signals.tail_shift),
-    margin: 'clamp_min(' + signals.tail_margin.expr + ', ' + number(config.policy.latency.tail_shift_critical) + ')',
-    requests: signals.requests.record,
-    min_requests: config.min_requests,
+    longer: paged(signals.tail_longer),
+    critical: number(config.policy.latency.tail_shift_critical),
     unsettled: signals.unsettled.record,
   };
 

@@ -115,25 +115,21 @@ function(config, signals, alert)
   };
 
   local unless_unsettled = '\nunless ' + on + '\n' + signals.unsettled.record;
-  local grown = promql.strip(signals.tail_grown.expr);
-  local longest_tail = '%(least)s > %(limit)s\nand %(on_sli)s\n%(enough)s >= %(min_requests)d' % {
-    on_sli: on_sli,
-    enough: requests,
-    min_requests: config.min_requests,
+  local longer = signals.tail_longer.record;
+  local longest_tail = '%(least)s > %(critical)s\nand %(on_sli)s\n%(longer)s' % {
     least: promql.range('min_over_time', shift + paged, minutes(10)),
-    limit: 'clamp_min(%(margin)s, %(critical)s)' % {
-      margin: signals.tail_margin.expr,
-      critical: number(config.policy.latency.tail_shift_critical),
-    },
+    critical: number(config.policy.latency.tail_shift_critical),
+    on_sli: on_sli,
+    longer: longer,
   };
-  local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(grown)s\n)' % {
+  local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(longer)s\n)' % {
     slower: signals.slower.record,
     lately: promql.indent(signals.slower_lately.expr),
     on_sli: on_sli,
-    grown: promql.indent(promql.group(grown)),
+    longer: longer,
   };
 
   [
     regression('critical', minutes(5), one('critical', much_slower, longest_tail + unless_unsettled)),
-    regression('warning', minutes(15), promql.group(one('warning', slower, grown)) + unless_unsettled),
+    regression('warning', minutes(15), promql.group(one('warning', slower, longer)) + unless_unsettled),
   ]

@@ -176,8 +176,9 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       },
     },
-    // Not recorded: a comparison of two records.
-    tail_grown: {
+    // Absent nearly always, too.
+    tail_longer: {
+      record: name('latency', 'tail_longer', long),
       unit: 'percentunit',
       help: 'The tail shift, where it is surely above the limit of a ticket.',
       expr: |||
