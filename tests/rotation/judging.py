@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import pytest
 
 from logfiles import ROTATE_WAIT_SECONDS, Reader
 from rotation.schemes import Life, Scheme
@@ -18,13 +23,39 @@ Exporter = Literal["runs", "restarts", "is stopped", "is killed"]
 class Step:
     """What happens before a look: rotations, ``lines`` in the newest file, and ``seconds`` that pass.
 
-    ``exporter`` is what happens to it before the rotations. A stopped or killed one starts after them.
+    ``exporter`` is what happens to it before the rotations. A stopped or killed one starts after them. ``within``: as
+    many rotations happen in the middle of the look, after so many calls of the file system.
     """
 
     rotations: int
     lines: int = 3
     seconds: float = 0.5
     exporter: Exporter = "runs"
+    within: int = 0
+
+
+@contextlib.contextmanager
+def interrupted(after: int, action: Callable[[], None]) -> Iterator[None]:
+    """Do ``action`` after so many calls of the file system by the reader."""
+    left = itertools.count(after - 1, -1)
+    at_work = False
+
+    def interrupting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            nonlocal at_work
+            try:
+                return call(*arguments, **named)
+            finally:
+                if not at_work and next(left) == 0:
+                    at_work = True
+                    action()
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("stat", "listdir", "open"):
+            patch.setattr(os, name, interrupting(getattr(os, name)))
+        yield
 
 
 @dataclasses.dataclass(slots=True)
@@ -98,13 +129,22 @@ def judged(
             look()
         # A copy of an empty file could be of any, and after a stop only its inode is known, which may be another's.
         empty = life.log.path.stat().st_size == 0
-        for _ in range(step.rotations):
-            life.rotate()
+
+        def rotate(rotations: int = step.rotations) -> None:
+            for _ in range(rotations):
+                life.rotate()
+
+        rotate()
         life.write(step.lines)
         if down := step.exporter in ("is stopped", "is killed"):
             reading = reader()
         required |= life.on_disk() - past
-        look(step.seconds, may_miss=step.rotations > 0 and (scheme.removes or empty), blind=empty and down)
+        with interrupted(step.within, rotate):
+            look(
+                step.seconds,
+                may_miss=step.rotations > 0 and (scheme.removes or empty),
+                blind=bool((empty and down) or step.within),
+            )
     look(ROTATE_WAIT_SECONDS + 1)
     take(reading.close())
     life.end()

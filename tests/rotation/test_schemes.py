@@ -18,6 +18,15 @@ ALL = [
     *(pytest.param(scheme, id=name, marks=pytest.mark.debian) for name, scheme in LOGROTATE.items()),
 ]
 GLOBS = [param for param in ALL if isinstance(scheme := param.values[0], Scheme) and scheme.glob]
+CALLS_OF_A_LOOK = 24
+RENAMED = [
+    "vllm.log.1, descending",
+    "vllm.log-20261127",
+    "renamed mid line",
+    "current -> vllm-0001.log",
+    "current, @tai64n",
+    "RotatingFileHandler",
+]
 ROTATIONS = pytest.mark.parametrize("rotations", [0, 1, 3])
 
 
@@ -60,6 +69,16 @@ def test_also_where_files_have_the_same_time(scheme: Scheme, tmp_path: Path) -> 
 def test_also_by_a_glob(scheme: Scheme, tmp_path: Path) -> None:
     verdict = judged(scheme, tmp_path, [Step(2), Step(2, exporter="is stopped"), Step(2)], globs=True)
     assert verdict.good, verdict
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_also_if_it_rotates_twice_in_the_middle_of_a_look(name: str, tmp_path: Path) -> None:
+    scheme = SCHEMES[name]
+    for call in range(1, CALLS_OF_A_LOOK):
+        home = tmp_path / str(call)
+        home.mkdir()
+        verdict = judged(scheme, home, [Step(1), Step(2, within=call), Step(0), Step(0), Step(1)])
+        assert verdict.good, (call, verdict)
 
 
 @pytest.mark.parametrize("killed", [False, True])

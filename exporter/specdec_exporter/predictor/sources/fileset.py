@@ -11,7 +11,6 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -262,9 +261,6 @@ class FileSet(OpenFiles):
         self._directories.refresh()  # the copy may be new
         log = self._log(file.path)
         log.modified_ns = file.modified_ns
-        with contextlib.suppress(OSError):  # another file may have taken its place by now
-            status = Path(log.path).stat()
-            self._here.add((status.st_dev, status.st_ino))
         lost = file.position()
         between = self._between(log, now, lost=lost)
         for copy in [each for each in between[:1] if each.copied]:
@@ -288,6 +284,7 @@ class FileSet(OpenFiles):
         ``lost`` is a place in a file that is not open, or was cut. The file that holds it comes first.
         """
         places = self._beside(log)
+        self._here |= identities([log.path])  # what took the path since it was opened is for the next look
         others = self._closed.names_of_others(places)
         files = self._holder(log, places, lost, now) if lost else []
         for place in places:
@@ -386,10 +383,13 @@ class FileSet(OpenFiles):
         return self._logs.setdefault(path, _Log(path))
 
     def _open_beside(self, log: _Log, place: Place, now: float) -> LogFile | None:
-        """Open a file that was at the path of a log."""
+        """Open a file that was at the path of a log, unless another has its name by now: the next look finds both."""
         file = self._open(place.path)
         if file is None:
             log.unsettled |= place.path in self.troubles
+            return None
+        if file.identity != place.identity:
+            file.close()
             return None
         file.path, file.retired_at = log.path, now
         return file
