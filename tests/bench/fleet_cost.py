@@ -139,6 +139,9 @@ def recorded(service: int) -> Iterator[str]:
     labels = f'cluster="eu-1",namespace="team-{service // 10:04}",inference_service="service-{service:05}"'
     yield f'inference_service:specdec_verdict:enum{{{labels},model_name="llama"}} {3 if service % 50 else 0}\n'
     yield f"inference_service:specdec_presence:enum{{{labels}}} {0 if service % 500 else 1}\n"
+    yield f'inference_service:specdec_generation_tokens:rate5m{{{labels},model_name="llama"}} 100\n'
+    for sli in ("e2e", "tpot", "ttft"):
+        yield f'inference_service:specdec_latency:mean_ratio5m{{{labels},model_name="llama",sli="{sli}"}} 1\n'
     for pod in range(2):
         own = f'{labels},pod="{service}-{pod}",instance="{service}-{pod}:10409",job="predictors"'
         yield f"inference_service:specdec_replica:up{{{own}}} {1 if service % 500 else 0}\n"
