@@ -46,7 +46,7 @@ CYCLE_SECONDS = 240  # of the slowest groups but those of the week, which run on
 SHARDS = 10
 EVERYBODY = 10_000
 OF_ALL = ("specdec-fleet", "specdec-pack")  # dashboards that can show all services at once
-HEADER = ("services", "engine", "scrapes", "ingestion", "rules", "memory", "a service", "slowest panel")
+HEADER = ("services", "engine", "scrapes", "ingestion", "rules", "memory", "slowest panel")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -223,7 +223,6 @@ def row(services: int, name: str, scrape_seconds: int, found: Cost) -> tuple[str
         f"{found.ingestion:.2f} s",
         f"{found.rules:.2f} s",
         f"{found.mib:,.0f} MiB",
-        f"{found.mib / services:.2f} MiB",
         f"{seconds:.2f} s: {panel}" if panel else "",
     )
 
