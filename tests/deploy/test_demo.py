@@ -89,7 +89,7 @@ def differences(said: list[str], shown: list[str]) -> list[tuple[str | None, str
     return [(one, other) for one, other in pairs if one is None or other is None or not is_alike(one, other)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # it needs the machine for itself, so .ci/run has a stage for this file
 async def test_the_first_page_comes_and_ctrl_c_ends_it() -> None:
     async with demo() as process:
         assert process.stdout is not None
