@@ -26,8 +26,8 @@ class Run:
     output: str
 
 
-def run(*command: str | Path) -> Run:
-    """Run a command to its end; raises BenchError with what it said if it fails."""
+def run(*command: str | Path, ends_with: int = 0) -> Run:
+    """Run a command to its end; raises BenchError with what it said unless its exit code is ``ends_with``."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=ENVIRONMENT)
         try:
@@ -37,16 +37,16 @@ def run(*command: str | Path) -> Run:
             process.wait()
             raise
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, 2):  # 2: it warns, as `analyze` does of an empty log
+        if process.returncode != ends_with:
             complaints.seek(0)
             raise BenchError(f"{command} ended with {process.returncode}: {complaints.read().decode()}")
         output.seek(0)
         return Run(usage.ru_utime + usage.ru_stime, output.read().decode())
 
 
-def python(module: str, *arguments: str | Path) -> Run:
+def python(module: str, *arguments: str | Path, ends_with: int = 0) -> Run:
     """Run a module of ours, or of this directory, with the Python that runs this."""
-    return run(sys.executable, "-m", module, *arguments)
+    return run(sys.executable, "-m", module, *arguments, ends_with=ends_with)
 
 
 def cpu_seconds(pid: int) -> float:
