@@ -29,7 +29,7 @@ function(config, signals, alert)
     {
       alert: 'SpecDecodeHarmful',
       severity: 'critical',
-      for_seconds: minutes(5),  // before P99Regression, which it silences
+      for_seconds: minutes(5),  // no longer than P99Regression, which it silences
       keep_seconds: config.long_window_seconds,  // as the latency alerts that it silences
       expr: signals.speedup_harms.record + '\nand\n' + settled,
       summary: 'Speculative decoding makes the service slower.',

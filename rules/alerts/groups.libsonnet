@@ -23,12 +23,15 @@ function(config, signals)
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
     group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
-    group('alerts-latency', 2 * now, [fleet.slower] + (import 'latency.libsonnet')(config, signals, alert)),
+    // Harm silences P99Regression, so both are evaluated at the same time: a bad rollout is one page.
     group(
-      'alerts-benefit',
-      slow,
-      (import 'benefit.libsonnet')(config, signals, alert) + (import 'load.libsonnet')(config, signals, alert)
+      'alerts-latency',
+      2 * now,
+      [fleet.slower]
+      + (import 'benefit.libsonnet')(config, signals, alert)
+      + (import 'latency.libsonnet')(config, signals, alert)
     ),
+    group('alerts-load', slow, (import 'load.libsonnet')(config, signals, alert)),
     group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
   ])

@@ -15,6 +15,7 @@ from alertmanager.conftest import RELEASES, Release
 from alertmanager.inhibition import inhibited, inhibits, matchers, matches
 from alertmanager.server import Receiver, alertmanager, lead_to, receiver
 from alertmanager.test_configuration import rendered_with
+from rules.scenario import groups_with
 
 INHIBITION: list[dict[str, Any]] = document(FRAGMENT.name)["inhibit_rules"]
 
@@ -248,3 +249,12 @@ def test_nothing_silences_what_is_more_severe_than_itself() -> None:
     order = ["info", "warning", "critical"]
 
     assert not [(s, t) for s, t in silencing() if order.index(t.severity) > order.index(s.severity)]
+
+
+def test_harm_fires_with_the_slowdown_that_it_silences() -> None:
+    """A ruler evaluates two groups up to an interval apart, and that is longer than Alertmanager waits."""
+    group = next(group for group in groups_with("{}") if group["name"] == "specdec-alerts-latency")
+    pages = [rule for rule in group["rules"] if rule["labels"]["severity"] == "critical"]
+    waits = {rule["alert"]: rule.get("for", "0m") for rule in pages}
+
+    assert waits == {"SpecDecodeManyServices": "0m", "SpecDecodeHarmful": "5m", "SpecDecodeP99Regression": "5m"}
