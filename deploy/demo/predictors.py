@@ -18,7 +18,7 @@ from demo.simulator.settings import LatencyModel, SimulatorSettings
 
 LOAD = "30/s"
 # Seconds, so far apart that the pages come in the same order on any machine.
-SEARCH_SLOW, SEARCH_WELL = 60.0, 110.0
+SEARCH_SLOW, SEARCH_WELL = 60.0, 120.0
 CODE_RESTARTS = 80.0
 ACCEPTANCE = 0.72
 MISFIT_ACCEPTANCE = 0.17

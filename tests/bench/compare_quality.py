@@ -114,7 +114,7 @@ def all_cases() -> Iterator[Case]:
         return Case(what=what, baseline=baseline, candidate=candidate, trials=trials)
 
     clients = dataclasses.replace(at(4), traffic=dataclasses.replace(at(4).traffic, clients=32))
-    for side, what in ((at(2), "2/s"), (at(6), "6/s"), (clients, "32 clients"), (_drafting(at(4), 1.3), "4/s, drafts")):
+    for side, what in ((at(2), "2/s"), (at(6), "6/s"), (clients, "32 clients"), (_drafting(at(4), 1.3), "4/s, drafts"), (at(0.15), "90 requests")):
         yield pairs(f"twice: {what}", side, side, 50)
     for side, what in ((_rough(at(4)), "4/s"), (_drafting(_rough(at(4)), 1.3), "4/s, drafts")):
         yield pairs(f"twice, rough: {what}", side, side, 60)
@@ -123,6 +123,7 @@ def all_cases() -> Iterator[Case]:
         yield pairs(f"{gain}x: 32 clients", clients, _drafting(clients, gain), 50)
     yield pairs("1.1x, rough: 4/s", _rough(at(4)), _drafting(_rough(at(4)), 1.1), 100)
     yield pairs("300 requests, 1.1x: 0.5/s", at(0.5), _drafting(at(0.5), 1.1), 100)
+    yield pairs("90 requests, 1.3x: 0.15/s", at(0.15), _drafting(at(0.15), 1.3), 50)
     yield pairs("unlike: 4/s against 5/s", at(4), at(5), 40)
     yield pairs("unlike: 5/s against 4/s", at(5), at(4), 40)
     yield pairs("unlike: 2/s against 6/s, 1.3x", at(2), _drafting(at(6), 1.3), 40)

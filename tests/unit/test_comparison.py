@@ -215,6 +215,20 @@ def test_too_few_requests_decide_nothing() -> None:
     assert "150 requests, at least 200 are needed on both sides" in decision.reasons[0]
 
 
+@pytest.mark.parametrize(("speedup", "code"), [(1.5, "faster"), (0.6, "slower"), (1.02, "inconclusive")])
+def test_of_too_few_requests_their_steps_decide(speedup: float, code: str) -> None:
+    """A draft that helps or harms is told, whether or not a request takes minutes."""
+
+    def long_answers(name: str, step_seconds: float, curve: Sequence[float] = ()) -> Baseline:
+        return loaded(name, {8.0: step_seconds}, curve, blocks=12, tokens_per_answer=6000, noise=0.05)
+
+    comparison = compare(long_answers("plain", 0.02), long_answers("k3", 0.02 * 2.23 / speedup, CODE))
+    tpot = tpot_of(comparison)
+    assert known(tpot.requests.baseline) < load_policy().latency.min_requests
+    assert known(tpot.like_load_ratio).value == pytest.approx(1 / speedup, rel=0.03)
+    assert (tpot.outcome, comparison.decision.code) == (code, code)
+
+
 def test_without_blocks_of_time_means_are_shown_and_nothing_is_decided() -> None:
     comparison = compare(PLAIN, replace(FASTER, blocks=()))
     ratio = known(tpot_of(comparison).mean_ratio)

@@ -69,7 +69,7 @@ def _report(directory: Path, name: str, arguments: Sequence[str]) -> None:
 
 def _record(directory: Path, installation: Installation) -> None:
     models = directory / "models"
-    models.mkdir()
+    models.mkdir(parents=True)
     write_checkpoints(models, build_language(), target_layers=closed_loop.TARGET_LAYERS)
     uncached = ("--no-enable-prefix-caching",)  # with a cache, prompts that are sent again would cost nothing
     made = {

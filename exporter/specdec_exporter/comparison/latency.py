@@ -116,7 +116,8 @@ def compare_latency(
     like_load: Estimate | None,
     paired: bool,
 ) -> LatencyComparison:
-    """Compare one SLI. At another load, ``like_load`` decides about tokens: the speed-up at loads that both had.
+    """Compare one SLI. ``like_load``, the speed-up at loads that both had, decides about tokens at another load, and of
+    too few requests: their steps are many.
 
     ``paired``: both sides are of the same minutes.
     """
@@ -124,14 +125,15 @@ def compare_latency(
     before, after = then.mean, now.mean
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
-    why, explained = traffic.forbids(sli) or _too_few(requests, policy.latency), traffic.explains(sli)
-    at_like_load = None
-    if traffic.load and why is None:
+    few, explained, at_like_load = _too_few(requests, policy.latency), traffic.explains(sli), None
+    why = traffic.forbids(sli) or few
+    if sli == "time_per_output_token" and (traffic.load or few):
         at_like_load, explained = like_load.inverse() if like_load else None, (1.0, 1.0)
-        why = None if like_load else "the loads differ, and step times at a load of both sides are not known"
+        known = like_load is not None and (like_load.low is not None or not few)
+        why = None if known else few or "the loads differ, and step times at a load of both sides are not known"
     outcome: Outcome = "undecided"
     if why is None:
-        outcome = _outcome(direction(at_like_load or means, policy.latency, explained), tail, traffic)
+        outcome = _outcome(direction(at_like_load or means, policy.latency, explained), None if few else tail, traffic)
         why = _UNKNOWN if outcome == "undecided" else None
     return LatencyComparison(
         sli=sli,
