@@ -183,11 +183,14 @@ function(config)
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
-    // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
-    // assumed values of some of these families (basis="assumed"). No rule reads those.
+    // What the exporter measures against its baseline without speculation, smoothed over the long window: of the replicas that
+    // measure now, so that a rollout is told at once, or else of those that did. It also serves assumed values of some of these
+    // families (basis="assumed"). No rule reads those.
     measured(operator, name, matchers=[], extra=[])::
       local series = source.family(name, ['basis="measured"'] + matchers);
-      promql.by(operator, level + extra, range('avg_over_time', series, config.long_window_seconds)),
+      local smooth = range('avg_over_time', series, config.long_window_seconds);
+      local of(series) = promql.by(operator, level + extra, series);
+      promql.group(promql.firstOf([of(smooth + ' and ' + series), of(smooth)], level + extra)),
 
     // What the exporter counts by concurrency, over the time that a dashboard shows.
     byLoad(name)::

@@ -17,6 +17,19 @@ function(config, signals, alert)
     %(unsettled)s
   ||| % { drafting: drafting, on: on, unsettled: signals.unsettled.record });
 
+  // The exporter leaves the first minute of a process out of what it measures at like load, so that need not wait as long.
+  local harm_settled = promql.strip(|||
+    (%(drafting)s)
+    unless %(on)s
+    (%(unsettled)s unless %(on)s %(at_like_load)s or %(warming)s >= 0.5)
+  ||| % {
+    drafting: drafting,
+    on: on,
+    unsettled: signals.unsettled.record,
+    at_like_load: signals.speedup.record + '{speedup_source="like_load"}',
+    warming: signals.warming.record,
+  });
+
   local facts = alert.facts { value: alert.value(alert.two) };
   local mean = alert.ifThereIs(
     signals.latency_baseline.record,
@@ -30,8 +43,8 @@ function(config, signals, alert)
       alert: 'SpecDecodeHarmful',
       severity: 'critical',
       for_seconds: minutes(5),  // no longer than P99Regression, which it silences
-      keep_seconds: config.long_window_seconds,  // as the latency alerts that it silences
-      expr: signals.speedup_harms.record + '\nand\n' + settled,
+      keep_seconds: config.long_window_seconds + minutes(5),  // longer than what it silences: no ticket follows the page
+      expr: signals.speedup_harms.record + '\nand\n' + harm_settled,
       summary: 'Speculative decoding makes the service slower.',
       description: 'Decoding on %(where)s takes %(value)s times as long as ' % facts
                    + alert.ifThereIs(signals.speedup.record, 'its baseline without speculation', 'its baseline') + '. '

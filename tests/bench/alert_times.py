@@ -3,7 +3,7 @@
     PYTHONPATH=tests:exporter python tests/bench/alert_times.py [--rules FILE] [--inhibitions FILE]
 
 Two hours of each incident, minute by minute, through ``promtool test rules``; what Alertmanager silences is left out.
-docs/evidence/alert-times.md has the figures of two releases of the rules.
+docs/evidence/alert-times.md has the figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yamltext
 from alertmanager.inhibition import inhibited
 from fieldtools import ROOT
 from promtool import promtool
-from rules.scenario import SECOND, STEADY, Case, Pack, Phase, Series, pinned, service, slower
+from rules.scenario import SECOND, STEADY, Case, Pack, Phase, Series, measured, pinned, service, slower
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 FRAGMENT = ROOT / "alertmanager" / "rendered" / "specdec.fragment.yaml"
@@ -39,6 +39,28 @@ def _lasting(**different: object) -> list[Phase]:
 
 def _late(factor: float) -> list[Phase]:
     return _lasting(latency={**STEADY, "tpot": slower(STEADY["tpot"], factor)})
+
+
+def _rolled_out_and_back() -> list[Series]:
+    """A draft model that makes decoding 0.75 times as fast, measured, between two that make it 1.5 times as fast."""
+    found: list[Series] = []
+    plain, begin = {"tpot": slower(STEADY["tpot"], 1.5)}, 0
+    for number, (end, speedup, curve) in enumerate(
+        [(ONSET, 1.5, WELL), (MENDED, 0.75, (0.35, 0.15, 0.1)), (MINUTES, 1.5, WELL)]
+    ):
+        own = {"pod": f"chat-{number}", "instance": f"10.0.0.{number + 1}:10409"}
+        latency, minutes = {"tpot": slower(STEADY["tpot"], 1.5 / speedup)}, end - begin
+        phases = (
+            Phase(minutes=begin, present=False),
+            Phase(minutes=minutes, curve=curve, latency=latency),
+            Phase(minutes=MINUTES - end, present=False, removed=True),
+        )
+        found += service(*(phase for phase in phases if phase.minutes), families=("tpot",), labels=own)
+        bounds = (speedup - 0.05, speedup + 0.05)
+        gauges = [*pinned(minutes, plain, labels=own), *measured(minutes, speedup, bounds, labels=own)]
+        found += [dataclasses.replace(one, values=[*[None] * begin, *one.values]) for one in gauges]
+        begin = end
+    return found
 
 
 def incidents() -> Mapping[str, list[Series]]:
@@ -67,6 +89,7 @@ def incidents() -> Mapping[str, list[Series]]:
         "nothing is drafted": service(*_lasting(drafts_per_minute=0)),
         "acceptance falls to 0.03": service(*_lasting(curve=(0.06, 0.02, 0.01))),
         "acceptance falls to 0.33": service(*_lasting(curve=(0.5, 0.3, 0.2))),
+        "a draft model that harms is rolled out, with a baseline": _rolled_out_and_back(),
         "everybody 1.5 times slower": with_file(_late(1.5)),
         "everybody 3 times slower": with_file(_late(3.0)),
         "15 % of the requests three times slower": with_file(_lasting(latency={**STEADY, "tpot": tail})),

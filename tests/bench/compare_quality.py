@@ -114,7 +114,14 @@ def all_cases() -> Iterator[Case]:
         return Case(what=what, baseline=baseline, candidate=candidate, trials=trials)
 
     clients = dataclasses.replace(at(4), traffic=dataclasses.replace(at(4).traffic, clients=32))
-    for side, what in ((at(2), "2/s"), (at(6), "6/s"), (clients, "32 clients"), (_drafting(at(4), 1.3), "4/s, drafts"), (at(0.15), "90 requests")):
+    calm = {
+        "2/s": at(2),
+        "6/s": at(6),
+        "32 clients": clients,
+        "4/s, drafts": _drafting(at(4), 1.3),
+        "90 requests": at(0.15),
+    }
+    for what, side in calm.items():
         yield pairs(f"twice: {what}", side, side, 50)
     for side, what in ((_rough(at(4)), "4/s"), (_drafting(_rough(at(4)), 1.3), "4/s, drafts")):
         yield pairs(f"twice, rough: {what}", side, side, 60)

@@ -102,7 +102,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
         refuse_other_minutes(baseline, candidate, policy)
     traffic = difference(baseline, candidate, policy, paired=paired)
     measured = _at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
-    like_load = measured.speedup if measured else None
+    like_load = measured.speedup.inverse() if measured else None
     latencies = tuple(
         compare_latency(sli, baseline, candidate, traffic, policy, like_load=like_load, paired=paired) for sli in SLIS
     )

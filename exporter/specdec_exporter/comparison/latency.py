@@ -116,8 +116,8 @@ def compare_latency(
     like_load: Estimate | None,
     paired: bool,
 ) -> LatencyComparison:
-    """Compare one SLI. ``like_load``, the speed-up at loads that both had, decides about tokens at another load, and of
-    too few requests: their steps are many.
+    """Compare one SLI. ``like_load``, the ratio at loads that both had, decides about tokens at another load, and where
+    requests are too few: their steps are many.
 
     ``paired``: both sides are of the same minutes.
     """
@@ -125,22 +125,20 @@ def compare_latency(
     before, after = then.mean, now.mean
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
-    few, explained, at_like_load = _too_few(requests, policy.latency), traffic.explains(sli), None
-    why = traffic.forbids(sli) or few
-    if sli == "time_per_output_token" and (traffic.load or few):
-        at_like_load, explained = like_load.inverse() if like_load else None, (1.0, 1.0)
-        known = like_load is not None and (like_load.low is not None or not few)
-        why = None if known else few or "the loads differ, and step times at a load of both sides are not known"
+    few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
+    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and (traffic.load or few)
+    if by_steps:
+        decisive, explained, why = like_load, (1.0, 1.0), _no_steps(like_load, few)
     outcome: Outcome = "undecided"
     if why is None:
-        outcome = _outcome(direction(at_like_load or means, policy.latency, explained), None if few else tail, traffic)
+        outcome = _outcome(direction(decisive, policy.latency, explained), None if few else tail, traffic)
         why = _UNKNOWN if outcome == "undecided" else None
     return LatencyComparison(
         sli=sli,
         requests=requests,
         mean_seconds=Pair(before and before.value, after and after.value),
         mean_ratio=means,
-        like_load_ratio=at_like_load,
+        like_load_ratio=decisive if by_steps else None,
         quantiles=tuple(
             QuantileComparison(share, *(quantile(side.whole, share) for side in sides)) for share in QUANTILES
         ),
@@ -148,6 +146,13 @@ def compare_latency(
         outcome=outcome,
         undecided_because=why,
     )
+
+
+def _no_steps(like_load: Estimate | None, few: str | None) -> str | None:
+    """Say why the steps at like load decide nothing; ``few``: why the requests do not."""
+    if like_load is None:
+        return few or "the loads differ, and step times at a load of both sides are not known"
+    return few if like_load.low is None else None
 
 
 def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) -> Outcome:
