@@ -130,6 +130,7 @@ def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
     decision = compare(early, late).decision
     assert (decision.code, decision.regression) == ("slower", True)
     assert decision.headline.startswith("Slower in time to first token, faster in time per output token")
+    assert decision.action.startswith("Decoding gains, and other times lose")
 
 
 # --- Like for like ---------------------------------------------------------------------------------------------------

@@ -91,6 +91,10 @@ _NEXT: Final[dict[DecisionCode, str]] = {
     "inconclusive": "Record longer. Change nothing until then.",
 }
 _ON: Final = "Keep speculation on. Serve the recording without it, and an alert fires when the speed-up disappears."
+_MIXED: Final = (
+    "Decoding gains, and other times lose: weigh them for your users. A draft model reads prompts too, so first tokens "
+    "come later with it."
+)
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
 
 
@@ -107,9 +111,10 @@ def _faster_decoding(
 def _action(code: DecisionCode, speculates: tuple[bool, bool], faster: bool | None) -> str:
     """Return the next step. Only decoding that is slower with speculation speaks against it."""
     before, after = speculates
-    elsewhere = code in ("tail_worse", "undecided") or (code == "slower" and faster)
-    if before == after or faster is None or elsewhere:
+    if before == after or faster is None or code in ("tail_worse", "undecided"):
         return _NEXT[code]
+    if code == "slower" and faster:
+        return _MIXED if after else _NEXT[code]
     return _ON if faster is after else _OFF
 
 
