@@ -2,7 +2,8 @@
 
     python tests/bench/fleet_cost.py [--engines NAME...] [--services N...] [--scrapes SECONDS...] [--record]
 
-CPU, never the clock: other work on the machine stretches only the clock. ``--record`` writes docs/scale.md.
+CPU, and the clock for panels only: other work on the machine stretches the clock more. ``--record`` writes
+docs/scale.md.
 """
 
 from __future__ import annotations
@@ -100,7 +101,14 @@ async def evaluated(engine: Engine, file: Path, rules: str) -> float:
     return await per_minute(engine.processes, CYCLE_SECONDS)
 
 
-async def cost(page: Page, name: str, services: int, scrape_seconds: int) -> Cost:
+async def costs(page: Page, names: Sequence[str], services: int, scrape_seconds: int) -> list[Cost]:
+    """What each engine costs. They run beside each other, for together they take less than one core."""
+    panels = asyncio.Lock()
+    return await asyncio.gather(*(cost(page, name, services, scrape_seconds, panels) for name in names))
+
+
+async def cost(page: Page, name: str, services: int, scrape_seconds: int, panels: asyncio.Lock) -> Cost:
+    """``panels``: of one engine at a time, because their latency is by the clock."""
     with serving(page) as address:
         async with started(name, targets(address, services), scrape_seconds) as (engine, file):
             async with asyncio.timeout(600):
@@ -110,7 +118,9 @@ async def cost(page: Page, name: str, services: int, scrape_seconds: int) -> Cos
             ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
             both = await evaluated(engine, file, RULES.read_text())
             memory = used(engine.processes)[1]
-            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, {each.name for each in load()}))))
+            async with panels:
+                names = {each.name for each in load()}
+                slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, names))))
     return Cost(ingestion, both - ingestion, memory, slowest)
 
 
@@ -227,6 +237,27 @@ def row(services: int, name: str, scrape_seconds: int, found: Cost) -> tuple[str
     )
 
 
+async def measured(page: Page, arguments: argparse.Namespace) -> list[tuple[str, ...]]:
+    """The rows of the table, each printed as soon as it is known. Panels come last: nothing else runs then."""
+    rows: list[tuple[str, ...]] = []
+
+    def add(*of_row: Any) -> None:
+        rows.append(row(*of_row))
+        print(*rows[-1], sep="\t", flush=True)
+
+    above = asyncio.create_task(layer()) if arguments.layer != "not" else None
+    for services in () if arguments.layer == "only" else arguments.services:
+        for scrape_seconds in arguments.scrapes:
+            found = await costs(page, arguments.engines, services, scrape_seconds)
+            for name, each in zip(arguments.engines, found, strict=True):
+                add(services, name, scrape_seconds, each)
+    if above is not None:
+        add(EVERYBODY, "the global layer", 60, await above)
+        for name in arguments.engines:
+            add(EVERYBODY, f"panels on {name}", 60, await everybody(page, name))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engines", nargs="*", default=MEASURED, choices=MEASURED)
@@ -235,19 +266,7 @@ def main() -> None:
     parser.add_argument("--layer", choices=("too", "only", "not"), default="too", help="what is of all shards together")
     parser.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
     arguments = parser.parse_args()
-    page = real_page()
-    rows = []
-    for services in () if arguments.layer == "only" else arguments.services:
-        for scrape_seconds in arguments.scrapes:
-            for name in arguments.engines:
-                found = asyncio.run(cost(page, name, services, scrape_seconds))
-                rows.append(row(services, name, scrape_seconds, found))
-                print(*rows[-1], sep="\t", flush=True)
-    if arguments.layer != "not":
-        for name in arguments.engines:
-            rows.append(row(EVERYBODY, f"panels on {name}", 60, asyncio.run(everybody(page, name))))
-            print(*rows[-1], sep="\t", flush=True)
-        rows.append(row(EVERYBODY, "the global layer", 60, asyncio.run(layer())))
+    rows = asyncio.run(measured(real_page(), arguments))
     print(table(HEADER, rows))
     if arguments.record:
         record(TESTS.parent / "docs" / "scale.md", "cost", HEADER, rows, measured_by("make bench-fleet ARGS=--record"))
