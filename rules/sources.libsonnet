@@ -183,14 +183,16 @@ function(config)
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
-    // What the exporter measures against its baseline without speculation, smoothed over the long window: of the replicas that
-    // measure now, so that a rollout is told at once, or else of those that did. It also serves assumed values of some of these
-    // families (basis="assumed"). No rule reads those.
-    measured(operator, name, matchers=[], extra=[])::
+    // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
+    // assumed values of some of these families (basis="assumed"). No rule reads those.
+    measured(operator, name, matchers=[], replicas='')::
       local series = source.family(name, ['basis="measured"'] + matchers);
-      local smooth = range('avg_over_time', series, config.long_window_seconds);
-      local of(series) = promql.by(operator, level + extra, series);
-      promql.group(promql.firstOf([of(smooth + ' and ' + series), of(smooth)], level + extra)),
+      promql.by(operator, level, range('avg_over_time', series, config.long_window_seconds) + replicas),
+
+    // The same of the replicas that measure now, or else of those that did: so a rollout is told at once.
+    measuredNow(operator, name, matchers=[])::
+      local series = source.family(name, ['basis="measured"'] + matchers);
+      promql.group(promql.firstOf([source.measured(operator, name, matchers, ' and ' + series), source.measured(operator, name, matchers)], level)),
 
     // What the exporter counts by concurrency, over the time that a dashboard shows.
     byLoad(name)::

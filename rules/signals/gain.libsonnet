@@ -70,7 +70,7 @@ function(config, source, signals, name)
         drafted: source.family('baseline_acceptance_ratio') + ' or ' + source.family('baseline_mean_acceptance_length'),
         by_steps: source.family('speedup_known'),
       },
-      local by_exporter = from('like_load', promql.withLabel(source.measured('avg', 'speedup_ratio'), 'sli', 'tpot')),
+      local by_exporter = from('like_load', promql.withLabel(source.measuredNow('avg', 'speedup_ratio'), 'sli', 'tpot')),
       expr: promql.firstOf(
         (if config.source == 'exporter' then [by_exporter] else []) + [from('control', against('control')), from('pinned', file)],
         level
@@ -92,7 +92,7 @@ function(config, source, signals, name)
         },
       local of(bound, operator) = promql.firstOf(
         (if config.source == 'exporter'
-         then [source.measured('avg', 'speedup_bound_ratio', ['bound="%s"' % bound])]
+         then [source.measuredNow('avg', 'speedup_bound_ratio', ['bound="%s"' % bound])]
          else [])
         + [by_requests(operator)],
         level
