@@ -225,15 +225,14 @@ async def everybody(page: Page, name: str) -> Cost:
 
 
 def row(services: int, name: str, scrape_seconds: int, found: Cost) -> tuple[str, ...]:
-    seconds, panel = found.slowest
     return (
         f"{services:,}",
         name,
         f"{scrape_seconds} s",
         f"{found.ingestion:.2f} s",
-        f"{found.rules:.2f} s",
+        f"{found.rules:.2f} s" if found.rules else "",
         f"{found.mib:,.0f} MiB",
-        f"{seconds:.2f} s: {panel}" if panel else "",
+        f"{found.slowest[0]:.2f} s" if found.slowest[1] else "",
     )
 
 
