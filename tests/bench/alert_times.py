@@ -41,12 +41,12 @@ def _late(factor: float) -> list[Phase]:
     return _lasting(latency={**STEADY, "tpot": slower(STEADY["tpot"], factor)})
 
 
-def _rolled_out_and_back() -> list[Series]:
-    """A draft model that makes decoding 0.75 times as fast, measured, between two that make it 1.5 times as fast."""
+def rolled_out_and_back(harm: float) -> list[Series]:
+    """A draft model that makes decoding ``harm`` times as fast, measured, between two of 1.5 times."""
     found: list[Series] = []
     plain, begin = {"tpot": slower(STEADY["tpot"], 1.5)}, 0
     for number, (end, speedup, curve) in enumerate(
-        [(ONSET, 1.5, WELL), (MENDED, 0.75, (0.35, 0.15, 0.1)), (MINUTES, 1.5, WELL)]
+        [(ONSET, 1.5, WELL), (MENDED, harm, (0.35, 0.15, 0.1)), (MINUTES, 1.5, WELL)]
     ):
         own = {"pod": f"chat-{number}", "instance": f"10.0.0.{number + 1}:10409"}
         latency, minutes = {"tpot": slower(STEADY["tpot"], 1.5 / speedup)}, end - begin
@@ -89,7 +89,7 @@ def incidents() -> Mapping[str, list[Series]]:
         "nothing is drafted": service(*_lasting(drafts_per_minute=0)),
         "acceptance falls to 0.03": service(*_lasting(curve=(0.06, 0.02, 0.01))),
         "acceptance falls to 0.33": service(*_lasting(curve=(0.5, 0.3, 0.2))),
-        "a draft model that harms is rolled out, with a baseline": _rolled_out_and_back(),
+        "a draft model that harms is rolled out, with a baseline": rolled_out_and_back(0.75),
         "everybody 1.5 times slower": with_file(_late(1.5)),
         "everybody 3 times slower": with_file(_late(3.0)),
         "15 % of the requests three times slower": with_file(_lasting(latency={**STEADY, "tpot": tail})),

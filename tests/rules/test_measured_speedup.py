@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from bench.alert_times import ONSET, rolled_out_and_back
 from rules.scenario import (
     CONTROL,
     SECOND,
@@ -247,28 +248,10 @@ def test_two_replicas_measure_one_speed_up(pack: Pack) -> None:
     pack.run(Case(name="the mean of the two", series=both, firing=SILENT, values={60: values}), every=SLOW_MINUTES)
 
 
-def rolled_out(speedup: float, slow: float) -> list[Series]:
-    """A service at 1.5 times the speed without speculation; its new pod, from minute 60 on, has another draft model."""
-    usual = {"tpot": STEADY["tpot"]}
-    plain = {"tpot": slower(STEADY["tpot"], 1.5)}
-    new = {"pod": "chat-1", "instance": "10.0.0.2:10409"}
-    late = (
-        Phase(minutes=58, present=False),
-        Phase(minutes=52, latency={"tpot": slower(STEADY["tpot"], slow)}, curve=POOR),
-    )
-    begun = [*pinned(50, plain, labels=new), *measured(50, speedup, (speedup - 0.05, speedup + 0.05), labels=new)]
-    return [
-        *service(Phase(minutes=60, latency=usual), Phase(minutes=50, present=False, removed=True), families=("tpot",)),
-        *service(*late, families=("tpot",), labels=new),
-        *(pinned(60, plain) + measured(60, 1.5, (1.4, 1.6))),
-        *(dataclasses.replace(one, values=[*[None] * 60, *one.values]) for one in begun),
-    ]
-
-
 def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(pack: Pack) -> None:
     """The old pod's speed-up hides nothing: it is in the window for long."""
-    worse, much_worse = (Case(name=f"{gain}x", series=rolled_out(gain, 1.5 / gain)) for gain in (0.75, 0.5))
-    found = pack.firing(worse, much_worse, minutes=range(58, 110, 2), every=2)
+    worse, much_worse = (Case(name=f"{gain}x", series=rolled_out_and_back(gain)) for gain in (0.75, 0.5))
+    found = pack.firing(worse, much_worse, minutes=range(ONSET, ONSET + 50, 2), every=2)
 
     for by_minute in found.values():
         pages = {
@@ -276,7 +259,7 @@ def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(pack: Pack)
             for minute, alerts in by_minute.items()
         }
         first = min(minute for minute, names in pages.items() if names)
-        assert first <= 82
+        assert first <= ONSET + 22
         assert all("SpecDecodeHarmful" in names for minute, names in pages.items() if minute >= first)
 
 

@@ -92,8 +92,8 @@ _NEXT: Final[dict[DecisionCode, str]] = {
 }
 _ON: Final = "Keep speculation on. Serve the recording without it, and an alert fires when the speed-up disappears."
 _MIXED: Final = (
-    "Decoding gains, and other times lose: weigh them for your users. A draft model reads prompts too, so first tokens "
-    "come later with it."
+    "Decoding gains, and other times lose: weigh them for your users. Where it is the first token, the draft model, "
+    "which reads prompts too, may be why."
 )
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
 
