@@ -97,25 +97,3 @@ def arguments(**speculative: object) -> ServerArguments:
 
 def snapshot(*engines: EngineSnapshot) -> Snapshot:
     return Snapshot(engines=engines, engine_generation="v1", stats_present=True)
-
-
-# Not yet in a release: written by hand after vllm-project/vllm#44487; its bounds are a guess.
-RATED_BOUNDS = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0", "+Inf")
-
-
-def rated_metrics(*requests: int, drafts: int = 1000) -> bytes:
-    """Metrics of drafts of three tokens, 60 % accepted, and of finished requests with these acceptance rates.
-
-    ``requests`` are those of each bucket, in the order of ``RATED_BOUNDS``.
-    """
-    series = '{engine="0",model_name="tiny"%s}'
-    counts = {"drafts": 1, "draft_tokens": 3, "accepted_tokens": 1.8}
-    lines = [f"vllm:spec_decode_num_{name}_total{series % ''} {each * drafts:g}" for name, each in counts.items()]
-    name = "vllm:request_spec_decode_acceptance_rate"
-    lines += [f"# HELP {name} Acceptance rate of finished requests.", f"# TYPE {name} histogram"]
-    for index, le in enumerate(RATED_BOUNDS):
-        bucket = series % f',le="{le}"'
-        lines.append(f"{name}_bucket{bucket} {sum(requests[: index + 1])}")
-    lines.append(f"{name}_sum{series % ''} {0.6 * sum(requests)}")
-    lines.append(f"{name}_count{series % ''} {sum(requests)}")
-    return ("\n".join(lines) + "\n").encode()

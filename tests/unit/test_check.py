@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import running
-from builders import CAPTURES, rated_metrics
+from builders import CAPTURES
 from running import Predictor
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands import livecheck
@@ -319,33 +319,6 @@ async def test_the_command_line_takes_a_reference(predictor: Predictor) -> None:
         stdout, _ = await process.communicate()
         assert process.returncode == code
         assert (b"mean acceptance length 3.40, reference 3.50" in b" ".join(stdout.split())) == (code != 64)
-
-
-# --- acceptance by request, in releases that count it ---
-
-
-async def test_percentiles_by_request_are_shown(url_of: UrlOf, run: Check) -> None:
-    url = await url_of(rated_metrics(*[0] * 5, 10, 20, 10))
-    result = await run(url)
-    assert result.code == 0
-    assert "Acceptance by request, not by window" in result.text
-    assert re.search(r"since start +40 +40% to 50% +50% to 60% +60% to 70%", result.text)
-    assert json.loads((await run(url, output="json")).text)["basis"]["by_request"]["percentiles"]["p50"] == [0.5, 0.6]
-
-
-@pytest.mark.parametrize(
-    ("requests", "what"),
-    [
-        ((60, 0, 0, 0, 0, 0, 50, 50, 50), "29% of 210 requests accept next to nothing, unlike the others"),
-        ((0, 0, 0, 0, 0, 0, 50, 50, 10, 0, 60), "35% of 170 requests accept almost everything, unlike the others"),
-    ],
-)
-async def test_many_requests_that_accept_nothing_or_all_are_a_warning(
-    url_of: UrlOf, run: Check, requests: tuple[int, ...], what: str
-) -> None:
-    result = await run(await url_of(rated_metrics(*requests)))
-    assert result.code == 2
-    assert result.finding("Requests").startswith(f"WARN Requests: {what}")
 
 
 # --- how long it reads ---

@@ -38,7 +38,6 @@ from specdec_exporter.serving.status import (
     Status,
 )
 from specdec_exporter.speculation.benefit import Basis, BreakEven
-from specdec_exporter.speculation.byrequest import RequestAcceptance
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
@@ -403,16 +402,6 @@ async def test_figures_that_need_the_number_of_verified_tokens_are_not_shown(bro
     assert "below the assumed" not in text  # that break-even is too high, so a shorter length may pay
     assert not plots
     assert not {"NaN", "undefined", "null"} & set(text.split())
-
-
-async def test_acceptance_by_request_is_shown_where_the_predictor_counts_it(browser: Browser) -> None:
-    spread = {"p10": (0.0, 0.1), "p50": (0.6, 0.7), "p90": (0.8, 0.9)}
-    by_request = RequestAcceptance(requests=412.0, percentiles=spread, within=())
-    counting = predictor(window=figures(by_request=by_request), lifetime=figures(seconds=None))
-    async with Exporter([status(counting)]).serving() as exporter:
-        await browser.open(exporter.url)
-        shown = " ".join((await browser.text()).split())
-    assert "Acceptance by request 60 % to 70 % median P10 0 % to 10 %, P90 80 % to 90 % 412 requests" in shown
 
 
 async def test_the_page_needs_nothing_but_its_own_origin_and_breaks_no_policy(browser: Browser) -> None:

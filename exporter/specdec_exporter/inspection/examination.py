@@ -19,7 +19,6 @@ from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.findings import request_findings
 from specdec_exporter.speculation.judging import judge, too_few
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
@@ -82,8 +81,6 @@ def examine(
     findings = list(access)
     if look.up:
         findings += _predictor(look, judgement, basis, span)
-        if judged is not None and basis is not None:  # its one finding is the verdict
-            findings += request_findings(basis.by_request, policy.for_method(evidence.method))
         findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, look)

@@ -20,8 +20,7 @@ class Counts(msgspec.Struct, frozen=True):
     requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
     step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
     latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests;
-    ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. ``rated_within[i]`` finished requests had an
-    acceptance rate of at most ``rated_bounds[i]``. Both of a pair are empty where the bounds changed.
+    ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. Both are empty where the bounds changed.
     """
 
     drafts: float | None = None
@@ -38,8 +37,6 @@ class Counts(msgspec.Struct, frozen=True):
     preemptions: float | None = None
     timed_bounds: tuple[float, ...] = ()
     timed_within: tuple[float, ...] = ()
-    rated_bounds: tuple[float, ...] = ()
-    rated_within: tuple[float, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; keep a figure that only one side knows."""
@@ -70,24 +67,20 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
 
-_BUCKETS = (("timed_bounds", "timed_within"), ("rated_bounds", "rated_within"))
-_TUPLES = ("accepted_per_position", *(name for pair in _BUCKETS for name in pair))
+_TUPLES = ("accepted_per_position", "timed_bounds", "timed_within")
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
 
 
 def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, Any]:
     """Return bounds and counts of ``one`` plus or minus those of ``other``; nothing if their bounds differ."""
-    found: dict[str, Any] = {}
-    for bounds, within in _BUCKETS:
-        mine, theirs = getattr(one, bounds), getattr(other, bounds)
-        if mine == theirs:
-            pairs = zip(getattr(one, within), getattr(other, within), strict=True)
-            found |= {bounds: mine, within: tuple(now + sign * then for now, then in pairs)}
-        elif not theirs:
-            found |= {bounds: mine, within: getattr(one, within)}
-        elif not mine and sign > 0:
-            found |= {bounds: theirs, within: getattr(other, within)}
-    return found
+    if one.timed_bounds == other.timed_bounds:
+        pairs = zip(one.timed_within, other.timed_within, strict=True)
+        return {"timed_bounds": one.timed_bounds, "timed_within": tuple(now + sign * then for now, then in pairs)}
+    if not other.timed_bounds:
+        return {"timed_bounds": one.timed_bounds, "timed_within": one.timed_within}
+    if not one.timed_bounds and sign > 0:
+        return {"timed_bounds": other.timed_bounds, "timed_within": other.timed_within}
+    return {}
 
 
 def _scalars(combine: Callable[[Any, Any], float | None], one: Counts, other: Counts) -> dict[str, Any]:

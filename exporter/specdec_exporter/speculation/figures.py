@@ -10,7 +10,6 @@ from specdec_exporter.predictor.log.totals import EngineLogTotals
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation import acceptance
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.byrequest import RequestAcceptance, request_acceptance
 
 # Why figures are withheld: with adaptive verification, vLLM trims drafts on the GPU and counts all of them as drafted.
 PARTLY_VERIFIED: Final = "vLLM verifies only part of each draft; it does not count which."
@@ -41,7 +40,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
     mean_prompt_tokens: float | None = None  # of the requests with a first token in the span
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
-    by_request: RequestAcceptance | None = None  # null: this release has no such histogram, or no request finished
 
     @property
     def counted(self) -> float | None:
@@ -78,10 +76,8 @@ def counts_of(engine: EngineSnapshot) -> Counts:
 
 
 def timed_counts_of(engine: EngineSnapshot) -> Counts:
-    """Return :func:`counts_of`, and time per output token and acceptance rate of finished requests."""
+    """Return :func:`counts_of`, and the time per output token of finished requests."""
     counts = counts_of(engine)
-    if (rated := engine.request_acceptance) is not None:
-        counts = msgspec.structs.replace(counts, rated_bounds=rated.bounds, rated_within=rated.counts)
     if (timed := engine.time_per_output_token) is None:
         return counts
     return msgspec.structs.replace(
@@ -142,7 +138,6 @@ def figures(
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
         mean_prompt_tokens=acceptance.ratio(counts.prompt_tokens, counts.first_tokens),
         requests=_requests(counts, seconds),
-        by_request=request_acceptance(counts.rated_bounds, counts.rated_within),
     )
     return _partly_verified(found) if adaptive_verification else found
 
@@ -156,7 +151,6 @@ def _partly_verified(figures: Figures) -> Figures:
         per_position=figures.per_position[:1],
         conditional=figures.conditional[:1],
         short_drafts=False,
-        by_request=None,
     )
 
 

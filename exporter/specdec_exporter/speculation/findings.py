@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven
-from specdec_exporter.speculation.byrequest import RequestAcceptance
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
@@ -65,27 +64,6 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
         action = "Check that the draft head fits this release: its second token is almost always wrong."
         return Finding("WARN", "Curve", found, action)
     return None
-
-
-def request_findings(requests: RequestAcceptance | None, policy: Policy) -> list[Finding]:
-    """Return whether many requests accept nothing or all, unlike most others: their output may be broken.
-
-    Shares as in :class:`RequestsPolicy`, beyond chance. Corrupted text is rejected, and repeated text accepted, more
-    than other text (vllm-project/vllm#36872 and #44487).
-    """
-    limits = policy.requests
-    if requests is None or policy.looked_up:
-        return []
-    low, high = requests.percentiles["p50"]
-    few, much = requests.share_up_to(limits.near_zero), requests.share_above(limits.near_one)
-    found = []
-    if few and (few.low or 0.0) > limits.near_zero_share and low >= limits.median_min:
-        text = f"{few.value:.0%} of {requests.requests:,.0f} requests accept next to nothing, unlike the others"
-        found.append(Finding("WARN", "Requests", text, "Their output may be garbled: look at some of it."))
-    if much and (much.low or 0.0) > limits.near_one_share and high <= limits.median_max:
-        text = f"{much.value:.0%} of {requests.requests:,.0f} requests accept almost everything, unlike the others"
-        found.append(Finding("WARN", "Requests", text, "Their output may loop: look at some of it."))
-    return found
 
 
 def chance_findings(

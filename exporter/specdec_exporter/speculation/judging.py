@@ -32,7 +32,6 @@ from specdec_exporter.speculation.findings import (
     by_break_even,
     chance_findings,
     prompt_findings,
-    request_findings,
 )
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.sentences import SUBJECTS, WITHOUT_DRAFTS, sentence, undecided
@@ -132,7 +131,6 @@ def _judged(
     findings = [
         *_measured_findings(found, evidence),
         *by_break_even(figures, evidence.num_speculative_tokens, even, policy),
-        *request_findings(figures.by_request, policy),
         *chance_findings(preliminary, found.within_chance, interval),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),

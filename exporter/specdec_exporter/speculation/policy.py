@@ -11,14 +11,10 @@ from specdec_exporter.predictor.versions import canonical_method
 
 
 class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The thresholds of one method. ``None``: the general value holds.
-
-    ``looked_up``: drafts are copied from the text, so whether a request accepts all or nothing is a matter of its text.
-    """
+    """The thresholds of one method. ``None``: the general value holds."""
 
     acceptance_ratio_min: float | None = None
     acceptance_ratio_watch: float | None = None
-    looked_up: bool = False
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,24 +49,6 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     harmful_ratio: float
     speedup_harmful: float
     time_per_output_token_cv: float
-
-
-class RequestsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When acceptance by request looks like broken output.
-
-    ``near_zero``, ``near_one``: acceptance rates of a request at or below the one, and above the other.
-    ``near_zero_share``: with a larger share of such requests, some output may be garbled; only while the median request
-    accepts ``median_min``. ``near_one_share``: some output may loop; only while the median is at most
-    ``median_max``. If drafts of a request are as alike as ``draft_correlation``, fewer than 1 % are near 0 at a median
-    of 0.5, and fewer than 25 % near 1 at 0.8.
-    """
-
-    median_min: float
-    near_zero: float
-    near_one: float
-    near_zero_share: float
-    near_one_share: float
-    median_max: float
 
 
 class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,8 +114,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``: the highest temperature
     of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
     most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
-    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it. ``looked_up``: set by
-    :meth:`for_method`.
+    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it.
     """
 
     acceptance_ratio_broken: float
@@ -157,12 +134,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature_bands: tuple[float, ...]
     prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
-    requests: RequestsPolicy
     comparison: ComparisonPolicy
     chance: ChancePolicy
     cost: CostPolicy
     methods: dict[str, MethodPolicy]
-    looked_up: bool = False
 
     def effective_drafts(self, drafts: float, requests: float | None) -> float:
         """Return how many independent drafts tell as much; ``None``: requests are not counted.

@@ -15,7 +15,6 @@ from specdec_exporter.terminal.figures import (
     LEVEL_STYLE,
     breakdown_table,
     figures_table,
-    print_by_request,
     print_curve,
     print_finding,
     print_verdict,
@@ -46,7 +45,6 @@ def print_examination(
     if len(engines) > 1:
         heading(console, "By engine, since start")
         indented(console, breakdown_table("engine", engines))
-    print_by_request(console, columns)
     if examination.basis is not None:
         print_curve(console, examination.basis)
     if log is not None:

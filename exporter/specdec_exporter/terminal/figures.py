@@ -91,24 +91,6 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
     )
 
 
-def print_by_request(console: Console, columns: Sequence[tuple[str, Figures]]) -> None:
-    """Print percentiles of acceptance by finished request, of the spans whose predictor counts it."""
-    known = [(name, figures.by_request) for name, figures in columns if figures.by_request is not None]
-    if not known:
-        return
-    heading(console, "Acceptance by request, not by window")
-    ranks = tuple(known[0][1].percentiles)
-    rows = [
-        (
-            name,
-            count(spread.requests),
-            *(" to ".join(f"{edge:.0%}" for edge in sorted({*bucket})) for bucket in spread.percentiles.values()),
-        )
-        for name, spread in known
-    ]
-    indented(console, table("", "requests", *map(str.upper, ranks), rows=rows))
-
-
 def print_spread(console: Console, spread: Mapping[str, Mapping[str, float]], note: str | None = None) -> None:
     """Print percentiles of acceptance, by what is counted once."""
     ranks = next(iter(spread.values()))

@@ -64,7 +64,6 @@ _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "step_latency": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
     "request_latency": ("e2e_request_latency_seconds",),
     "request_decode": ("request_decode_time_seconds",),
-    "request_acceptance": ("request_spec_decode_acceptance_rate",),  # not yet in a release: vllm-project/vllm#44487
 }
 # Only recordings read these, so that scrapes need not.
 _LENGTHS: dict[str, tuple[str, ...]] = {

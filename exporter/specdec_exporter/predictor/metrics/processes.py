@@ -32,7 +32,7 @@ _SCALARS: Final = (
 _MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
 _HISTOGRAMS: Final = (
     *("time_to_first_token", "time_per_output_token", "step_latency", "request_latency", "request_decode"),
-    *("request_acceptance", "prompt_length", "generation_length"),
+    *("prompt_length", "generation_length"),
 )
 
 _Figure = tuple[str, Any]  # a field of EngineSnapshot, and the key within it if it is a map

@@ -54,7 +54,6 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     step_latency: Histogram | None = None  # inter-token latency: one sample per engine step
     request_latency: Histogram | None = None  # end to end
     request_decode: Histogram | None = None
-    request_acceptance: Histogram | None = None  # accepted / draft tokens of each finished request that drafted
 
     # Tokens per finished request; only in snapshots for a recording.
     prompt_length: Histogram | None = None
