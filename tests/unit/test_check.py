@@ -24,7 +24,6 @@ from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.inspection.reference import Reference
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
@@ -264,61 +263,6 @@ async def test_all_of_it_can_be_had_as_one_json_object(predictor: Predictor, run
     assert found["basis"]["time_per_output_token_seconds"] == pytest.approx(0.08)
     assert {finding["subject"] for finding in found["findings"]} >= {"Metrics", "Acceptance", "Speed"}
     assert found["status"]["model_names"] == ["tiny"]
-
-
-# --- a gate by a reference: that of timed() is 1 + 2,400 / 1,000 drafts ---
-
-
-@pytest.mark.parametrize(
-    ("reference", "level", "code"),
-    [
-        (Reference(3.4, 1.0), "PASS", 0),
-        (Reference(3.5, 0.95), "PASS", 0),
-        (Reference(3.6, 0.95), "FAIL", 1),
-        (Reference(3.41, 1.0), "FAIL", 1),
-    ],
-)
-async def test_a_length_below_the_share_of_a_reference_fails(
-    url_of: UrlOf, run: Check, reference: Reference, level: str, code: int
-) -> None:
-    url = await url_of(timed(0.02))
-    result = await run(url, reference=reference)
-    assert result.code == code
-    found = f"mean acceptance length 3.40, reference {reference.length:.2f}: {3.4 / reference.length:.3f} of it"
-    assert result.finding("Reference").startswith(f"{level} Reference: {found}, at least {reference.within:g}")
-    result = await run(url, reference=reference, output="json")
-    assert json.loads(result.text)["reference"] == {
-        "mean_acceptance_length": pytest.approx(3.4),
-        "reference": reference.length,
-        "within": reference.within,
-        "reached": level == "PASS",
-    }
-
-
-@pytest.mark.parametrize(
-    ("metrics", "found"),
-    [
-        (body(K3, "metrics-0-before-any-request.txt"), "no mean acceptance length to compare with 9.00, so it cannot"),
-        (body("0.20.2-driven", "metrics-1-after.txt"), "reference 9.00: 5 drafts are too few, or of too few requests"),
-    ],
-)
-async def test_few_drafts_cannot_tell_whether_a_reference_is_reached(
-    url_of: UrlOf, run: Check, metrics: bytes, found: str
-) -> None:
-    result = await run(await url_of(metrics), reference=Reference(9.0, 0.95))
-    assert result.code == 2
-    assert found in result.finding("Reference")
-    assert result.finding("Reference").startswith("WARN Reference")
-
-
-async def test_the_command_line_takes_a_reference(predictor: Predictor) -> None:
-    predictor.bodies = [timed(0.02)]
-    for words, code in (("--reference=3.5",), 0), (("--reference=3.5", "--within=0.99"), 1), (("--within=2",), 64):
-        command = (sys.executable, "-m", "specdec_exporter", "check", predictor.url, "--window=50ms", *words)
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        stdout, _ = await process.communicate()
-        assert process.returncode == code
-        assert (b"mean acceptance length 3.40, reference 3.50" in b" ".join(stdout.split())) == (code != 64)
 
 
 # --- how long it reads ---

@@ -18,13 +18,6 @@ from specdec_exporter.config import Access
 @timeout_flag
 @window_flag
 @option("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
-@option(
-    "--reference",
-    "Mean acceptance length to expect, bonus token included. Below its share (--within) the check fails.",
-    type=click.FloatRange(min=1),
-    metavar="LENGTH",
-)
-@option("--within", "Share of --reference that suffices.", type=click.FloatRange(0, 1), default=0.95, show_default=True)
 @output_flag
 def command(
     url: str,
@@ -34,8 +27,6 @@ def command(
     predictor_timeout: float,
     window: float,
     baseline_file: str | None,
-    reference: float | None,
-    within: float,
     output: Literal["text", "json"],
 ) -> int:
     """Examine the predictor at URL, and say what to do.
@@ -47,7 +38,6 @@ def command(
     """
     from specdec_exporter.commands.livecheck import check
     from specdec_exporter.commands.recording import stop_at_signals
-    from specdec_exporter.inspection.reference import Reference
 
     async def run() -> int:
         return await check(
@@ -57,7 +47,6 @@ def command(
             baseline_path=baseline_file,
             timeout_seconds=predictor_timeout,
             window_seconds=window,
-            reference=None if reference is None else Reference(reference, within),
             output=output,
             stop=stop_at_signals(),
         )

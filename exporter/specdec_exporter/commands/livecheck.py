@@ -34,13 +34,12 @@ from specdec_exporter.inspection.examination import (
     pitfall_finding,
 )
 from specdec_exporter.inspection.logstory import LogStory
-from specdec_exporter.inspection.reference import Reference, compared
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
-from specdec_exporter.speculation.policy import Policy, load_policy
+from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Finding, Level
 from specdec_exporter.terminal.baseline import time_progress
 from specdec_exporter.terminal.check import print_examination
@@ -64,7 +63,6 @@ async def check(
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
     window_seconds: float = 2.0,
-    reference: Reference | None = None,
     output: Literal["text", "json"] = "text",
     stop: asyncio.Event | None = None,
     stdout: TextIO | None = None,
@@ -74,8 +72,8 @@ async def check(
 
     ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
     limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,
-    which measures the speed-up. ``stop`` ends the window early. The judged figures are compared with ``reference``.
-    ``json`` is one object: the fields of :class:`Examination`, the level, the status and this comparison.
+    which measures the speed-up. ``stop`` ends the window early. ``json`` is one object: the fields of
+    :class:`Examination`, the level and the status.
 
     If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
     baseline count at once, for each of its predictors.
@@ -86,7 +84,7 @@ async def check(
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
-    report, stderr = _Report(output, reference, stdout or sys.stdout), stderr or sys.stderr
+    report, stderr = _Report(output, stdout or sys.stdout), stderr or sys.stderr
     policy = load_policy()
     seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
@@ -107,10 +105,10 @@ async def check(
             exporter = await fetch_status(fetcher, timeout_seconds)
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-        return max((report.write(*each, state.policy) for each in found), key=_SEVERITY.index)
+        return max((report.write(*each) for each in found), key=_SEVERITY.index)
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
     look = look_at(state)
-    return report.write(examine(fetches, look, reading, state.policy), look, state.status(), state.policy)
+    return report.write(examine(fetches, look, reading, state.policy), look, state.status())
 
 
 def look_at(state: PredictorState) -> Look:
@@ -128,17 +126,12 @@ def look_at(state: PredictorState) -> Look:
 
 class _Report(NamedTuple):
     output: Literal["text", "json"]
-    reference: Reference | None
     stdout: TextIO
 
-    def write(self, examination: Examination, look: Look, status: PredictorStatus, policy: Policy) -> int:
+    def write(self, examination: Examination, look: Look, status: PredictorStatus) -> int:
         """Print one examination; return its exit code."""
-        comparison = None
-        if self.reference is not None:
-            comparison, finding = compared(examination.basis, self.reference, policy)
-            examination = msgspec.structs.replace(examination, findings=(*examination.findings, finding))
         if self.output == "json":
-            found = {"level": examination.level, "status": status, "reference": comparison}
+            found = {"level": examination.level, "status": status}
             print(msgspec.json.encode(found | msgspec.structs.asdict(examination)).decode(), file=self.stdout)
         else:
             engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
