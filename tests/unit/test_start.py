@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from builders import Clock, engine, snapshot
 from loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
 from specdec_exporter import bounds
+from specdec_exporter.predictor.log.clock import seconds_between
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
@@ -221,6 +222,24 @@ def test_a_real_log_tells_capacity_phases_and_readiness(capture: str) -> None:
     summary = summarise(start)
     assert summary is not None
     assert f"not quantized, KV cache of {tokens:,} tokens" in re.sub(r"(DP|max_num_seqs) \d+, ", "", summary.text)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "seconds"),
+    [
+        ("11-20 23:59:30", "11-21 00:00:15", 45.0),
+        ("02-29 12:00:00", "02-29 12:01:00", 60.0),
+        ("2026-11-20 12:00:00,500", "2026-11-20 12:00:01,000", 0.5),
+        ("2026-11-20T12:00:00.25Z", "2026-11-20T13:00:00.25+01:00", 0.0),
+        ("1795179600", "1795179612000", 12.0),
+        ("11-20 12:00:00", "11-20 11:59:59", None),  # the clock was set back
+        ("11-20 12:00:00", "2026-11-20 12:00:01", None),
+        ("yesterday", "11-20 12:00:00", None),
+        (None, "11-20 12:00:00", None),
+    ],
+)
+def test_the_seconds_between_two_printed_times(earlier: str | None, later: str, seconds: float | None) -> None:
+    assert seconds_between(earlier, later) == seconds
 
 
 def test_what_a_start_prints_is_found_in_parts_of_any_size_and_after_statistics() -> None:

@@ -1,27 +1,25 @@
 """``analyze``: read files of a predictor's log, or its stream on stdin, and print a report or JSON lines.
 
-Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream, and all that
-``--last`` selects, is written at its end, or at Ctrl-C.
+Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream is written at
+its end, or at Ctrl-C.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Literal, TextIO
 
 import click
 import msgspec
 
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION, HEADER, option
+from specdec_exporter.commands.flags import HEADER, option
 from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
-from specdec_exporter.predictor.log.recent import MOST_EVENTS, LastPart, RecentEvents
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
@@ -31,7 +29,6 @@ def analyze(
     paths: Sequence[str],
     *,
     output: Literal["text", "jsonl"] = "text",
-    last_seconds: float | None = None,
     trust: LogTrust = "auto",
     stdin: BinaryStream | None = None,
     stdout: TextIO | None = None,
@@ -40,21 +37,19 @@ def analyze(
     """Read ``paths`` in order as one log and print what it says.
 
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
-    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``last_seconds`` before the last
-    recognised line count, and the lines of the last start. ``trust`` as for :class:`LogScanner`.
-    Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if the last start of
-    the server failed, or if an input could not be read to its end. Such an input is named on ``stderr`` and the others
-    are still read. Ctrl-C and a closed output pipe are not failures. Raises SpecdecError if ``last_seconds`` is given
-    and no line has a time.
+    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``trust`` as for
+    :class:`LogScanner`. Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if
+    the last start of the server failed, or if an input could not be read to its end. Such an input is named on
+    ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin, trust=trust)
     failed_start = False
     try:
         if output == "jsonl":
-            failed_start = _write_json_lines(inputs, last_seconds, stdout, stderr)
+            failed_start = _write_json_lines(inputs, stdout, stderr)
         else:
-            failed_start = _write_report(inputs, last_seconds, stdout, stderr)
+            failed_start = _write_report(inputs, stdout, stderr)
         stdout.flush()
     except BrokenPipeError:
         discard(stdout)
@@ -68,17 +63,13 @@ def _documented(event: Event) -> Event:
     return msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
 
 
-def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> bool:
+def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
     """Write the events; return whether the last start failed."""
     encode = msgspec.json.Encoder().encode
     out = stdout.buffer
-    events = inputs.events(None)
-    if last_seconds is not None:
-        part = _last_part(events, last_seconds, stderr)
-        events = chain(part.start, part.events)
     failed_start = False
     with suppress(KeyboardInterrupt):
-        for event in events:
+        for event in inputs.events(None):
             failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
             out.write(encode(_documented(event)) + b"\n")
             if inputs.live:
@@ -90,18 +81,7 @@ def _write_json_lines(inputs: LogInputs, last_seconds: float | None, stdout: Tex
     return failed_start
 
 
-def _last_part(events: Iterable[Event], seconds: float, stderr: TextIO) -> LastPart:
-    recent = RecentEvents(seconds)
-    with suppress(KeyboardInterrupt):
-        recent.add(events)
-    part = recent.last_part()
-    if not part.complete:
-        found = f"the last {seconds:g} s have more than {MOST_EVENTS:,} lines; the first of them are left out"
-        complain([found], stderr)
-    return part
-
-
-def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO, stderr: TextIO) -> bool:
+def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
     """Print the report; return whether the last start failed."""
     from specdec_exporter.inspection.logstory import LogStory
     from specdec_exporter.terminal.console import reading_progress, write
@@ -109,22 +89,12 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
 
     story = LogStory()
     with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
-        events = inputs.events(REPORT_KINDS, progress)
-        if last_seconds is not None:
-            part = _last_part(events, last_seconds, stderr)
-            story.add_start(part.start)
-            events = iter(part.events)
-        story.add(events)
+        story.add(inputs.events(REPORT_KINDS, progress))
     complain(inputs.failed.values(), stderr)
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return False
     analysis = story.analysis()
-    write(
-        stdout,
-        lambda console: print_analysis(
-            console, analysis, counters=inputs.counters, paths=inputs.paths, last_seconds=last_seconds
-        ),
-    )
+    write(stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
     return analysis.failed_start is not None
 
 
@@ -146,11 +116,6 @@ def _write_report(inputs: LogInputs, last_seconds: float | None, stdout: TextIO,
     show_default=True,
 )
 @click.option(
-    "--last",
-    type=DURATION,
-    help="Only the log's end, e.g. 30m before its last line, and the lines of vLLM's start whatever their age.",
-)
-@click.option(
     "--responses",
     multiple=True,
     metavar="FILE",
@@ -168,7 +133,6 @@ def command(
     *,
     output: Literal["text", "jsonl"],
     predictor_log_trust: LogTrust,
-    last: float | None,
     responses: tuple[str, ...],
     header: str | None,
 ) -> int:
@@ -177,12 +141,10 @@ def command(
     For example: kubectl logs POD | specdec-exporter analyze -
     """
     if responses:
-        if last is not None:
-            raise click.UsageError("--last and --responses exclude each other: a response has no time")
         from specdec_exporter.commands.responses import analyze_responses
 
         return analyze_responses(paths, responses, output=output, trust=predictor_log_trust, header=header)
     if header is not None:
         raise click.UsageError("--header needs --responses")
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output, last_seconds=last, trust=predictor_log_trust)
+    return analyze(paths or ("-",), output=output, trust=predictor_log_trust)

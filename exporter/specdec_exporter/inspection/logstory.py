@@ -80,13 +80,6 @@ class LogStory:
         """Spec-decode lines so far."""
         return sum(account.windows for account in self._accounts.values())
 
-    def add_start(self, events: Iterable[Event]) -> None:
-        """Take in what the predictor printed at its start, long before the events that are judged."""
-        for event in events:
-            self._start = self._start.after(event)
-            if isinstance(event, EngineConfig):
-                self._configured(event)
-
     def add(self, events: Iterable[Event]) -> None:
         """Take in events as they come."""
         for event in events:

@@ -35,15 +35,11 @@ def print_analysis(
     *,
     counters: ReaderCounters,
     paths: Sequence[str],
-    last_seconds: float | None = None,
 ) -> None:
-    """Print what one log says, or its ``last_seconds``.
-
-    ``paths`` are its files; ``counters`` are the counts of its reader.
-    """
+    """Print what one log says. ``paths`` are its files; ``counters`` are the counts of its reader."""
     for path in paths:
         console.print(Text("stdin" if path == "-" else plain(path), style="bold"))
-    console.print(_reading(analysis, counters, last_seconds))
+    console.print(_reading(analysis, counters))
     for finding in failed_starts(analysis):
         print_finding(console, finding)
     for words in on_trust(counters):
@@ -59,10 +55,8 @@ def print_analysis(
     print_verdict(console, analysis.verdict)
 
 
-def _reading(analysis: Analysis, counters: ReaderCounters, last_seconds: float | None) -> str:
-    words = (
-        size(counters.bytes) if last_seconds is None else f"the last {last_seconds:,.0f} s of {size(counters.bytes)}"
-    )
+def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
+    words = size(counters.bytes)
     if analysis.first_timestamp:
         words += f", {plain(analysis.first_timestamp)} to {plain(analysis.last_timestamp or '')}"
     if counters.parse_errors:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
-from specdec_exporter.predictor.log.clock import LineClock
+from specdec_exporter.predictor.log.clock import seconds_between
 from specdec_exporter.predictor.log.events import (
     PHASES,
     START_KINDS,
@@ -93,10 +93,7 @@ class Start(msgspec.Struct, frozen=True):
         Loading Python's modules, some ten seconds before that line, is not in it.
         """
         ready = next((phase for phase in self._all(StartPhase) if phase.phase == "ready"), None)
-        clock = LineClock()
-        begin = clock.seconds(self.arguments.timestamp if self.arguments else None)
-        end = clock.seconds(ready.timestamp if ready else None)
-        return end - begin if begin is not None and end is not None and end >= begin else None
+        return seconds_between(self.arguments.timestamp if self.arguments else None, ready.timestamp if ready else None)
 
     @property
     def deployment(self) -> Deployment:
