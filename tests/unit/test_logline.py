@@ -401,3 +401,10 @@ def test_digits_beyond_any_count_do_no_harm() -> None:
     malformed(HEADER + SPEC.replace("Accepted: 9", "Accepted: " + "9" * 5000))
     assert parse(f"(A pid={'9' * 5000}) " + SPEC) is None
     assert parse(json.dumps({"message": SPEC, "pid": "9" * 5000})) is not None
+
+
+@pytest.mark.parametrize(("pid", "read"), [(7, 7), ("7", 7), (0, 0), (-1, None), ("-1", None), (True, None)])
+def test_the_process_of_a_line_of_json(pid: object, read: int | None) -> None:
+    said = parse(json.dumps({"message": SPEC, "pid": pid}))
+    assert isinstance(said, SpecDecoding)
+    assert said.pid == read

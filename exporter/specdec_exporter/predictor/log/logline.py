@@ -275,7 +275,7 @@ def _read_fields(fields: Mapping[str, object], how: How, *, nested: int) -> Even
     origin = Origin(
         timestamp=_text(fields, _TIME_KEYS),
         process=_text(fields, _PROCESS_KEYS),
-        pid=_integer(fields, _PID_KEYS),
+        pid=_pid(fields),
         level=(_text(fields, _LEVEL_KEYS) or "").upper() or None,
         tag=next(iter(of_vllm), None),
     )
@@ -316,11 +316,11 @@ def _text(fields: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def _integer(fields: Mapping[str, object], keys: tuple[str, ...]) -> int | None:
-    for key in keys:
+def _pid(fields: Mapping[str, object]) -> int | None:
+    for key in _PID_KEYS:
         value = fields.get(key)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
             return int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
