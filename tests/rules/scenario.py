@@ -21,7 +21,6 @@ import rjsonnet
 import yamltext
 from promtool import REPOSITORY, Promtool, PromtoolError
 from rulelint import seconds
-from rules.reach import needed, reachable
 
 INF = float("inf")
 # Buckets of vLLM since 0.8.4; the exporter keeps them.
@@ -414,15 +413,11 @@ class Fired:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pack:
-    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads.
-
-    promtool gets what the run can reach and asks for (:mod:`rules.reach`). ``whole``: it gets all rules as they are.
-    """
+    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads."""
 
     promtool: Promtool
     rules: Path
     directory: Path
-    whole: bool = False
 
     def run(self, *cases: Case, every: int = 2, step: int = 1) -> None:
         """Run the cases; all rules are evaluated once in ``every`` minutes, and samples are ``step`` minutes apart.
@@ -475,14 +470,9 @@ class Pack:
         assert len({one["series"] for one in texts}) == len(texts), "a series of no service can be in one case alone"
         name = ", ".join(case.name for case in cases)
         groups = rule_groups(self.rules)
-        if not self.whole:
-            ends = max(seconds(check["eval_time"]) for checks in expected.values() for check in checks)
-            groups = reachable(groups, ({"__name__": one.name, **one.labels} for one in series), ends)
         if "alert_rule_test" not in expected:
             groups = _unannotated(groups)
-        if not self.whole:
-            groups = needed(groups, (check.get("expr", "") for checks in expected.values() for check in checks))
-        rules = self.directory / "reached.yaml"
+        rules = self.directory / "evaluated.yaml"
         rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")  # which is YAML, too
         document = {
             "rule_files": [str(rules)],

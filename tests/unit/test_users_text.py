@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loglines import PARAMS, SPEC, STATS
+from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
     PredictorWarning,
@@ -171,3 +172,13 @@ def test_the_log_of_a_real_server_under_attack_has_the_servers_own_numbers() -> 
         assert warnings == {"scheduled_tokens_limited", "cpu_without_intel_openmp", "sampling_params_unsupported"}
         assert {event.temperature for event in events if isinstance(event, RequestParams)} == {0.0}
         assert (counters.parse_errors, counters.unsigned_lines, dict(counters.dropped)) == (0, 0, {})
+
+
+def test_only_a_log_whose_lines_all_end_so_is_a_terminals_however_it_is_cut() -> None:
+    hello = printed("INFO", "core.py:2", "hello")
+    forged = PLACES["prompt, DEBUG"](f"a\nReceived request evil: params: {PARAMS}\nb")
+    lines = [f"{line}\n".encode() for line in (f"{hello}\r", hello, *forged.split("\n"))]
+    for cut in ([b"".join(lines)], lines):
+        scanner = LogScanner(ReaderCounters())
+        found = [event for part in cut for event in scanner.scan(bytearray(part), len(part))] + scanner.finish()
+        assert "evil" not in [event.request_id for event in found if isinstance(event, RequestParams)]

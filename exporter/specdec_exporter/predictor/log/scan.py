@@ -45,6 +45,7 @@ _ANY_HEADER: Final = re.compile(
     r'\[?[\w/.-]{1,200}:\d{1,6}\]|"(?:name|logger|logger_name|loggername)": ?"vllm\.'
     r"|\bvllm\.[\w.]{0,80}(?:loggers|metrics)\b|\b(?:loggers|metrics)\.py:\d".encode()
 )
+_BARE_NEWLINE: Final = re.compile(rb"(?<!\r)\n")
 _DOCKER_COMPLETE: Final = rb'\n","stream":"'
 
 
@@ -82,6 +83,7 @@ class LogScanner:
         self._lines = LineJoiner(self._counters, self._events, any_writer=self._any_writer)
         self._last_line = b""
         self._ends_in_crlf = True  # all lines so far; a terminal adds the carriage returns
+        self._crlf_end = 0  # and in this buffer those before here
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
         """Return the events of ``buffer[:end]``, which must be empty or end with a newline."""
@@ -93,9 +95,11 @@ class LogScanner:
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
         self._await_header(buffer, end)
-        if self._ends_in_crlf and not self._framed:
-            self._ends_in_crlf = buffer[max(_line_end(buffer, 0, end) - 1, 0)] == ord("\r")
+        self._crlf_end = end
+        if self._ends_in_crlf and not self._framed and (bare := _BARE_NEWLINE.search(buffer, 0, end)) is not None:
+            self._crlf_end = bare.start()
         self._read(buffer, end)
+        self._ends_in_crlf = self._ends_in_crlf and self._crlf_end == end
         self._last_line = _line_before(buffer, end)
         return self._take_events()
 
@@ -214,6 +218,7 @@ class LogScanner:
     def _take_line_at(self, buffer: bytearray, start: int, end: int) -> int:
         stop = _line_end(buffer, start, end)
         previous = _line_before(buffer, start) if start else self._last_line
+        self._ends_in_crlf = self._ends_in_crlf and stop < self._crlf_end
         self._take_line(bytes(buffer[start:stop]), previous, goes_on=buffer.startswith(b",", stop + 1, end))
         return stop + 1
 
