@@ -20,7 +20,7 @@ from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANING
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")
-REASONS = ("not_metrics", "truncated", "encoding")
+REASONS = ("not_metrics", "truncated", "encoding", "too_large")
 
 Place = tuple[str, str, str, object]  # model, engine, field and key
 Outcome = Snapshot | tuple[str, str]
