@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,6 +22,8 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")
 REASONS = ("not_metrics", "truncated", "encoding", "too_large")
+
+_FOREIGN_SPACE = re.compile(r"^\s*[^\S \t\n\r\f\v]", re.MULTILINE)
 
 Place = tuple[str, str, str, object]  # model, engine, field and key
 Outcome = Snapshot | tuple[str, str]
@@ -100,9 +103,12 @@ def require_sound(engine: EngineSnapshot) -> None:
 def require_agreement(body: bytes, snapshot: Snapshot) -> None:
     """Every number is the one that prometheus_client reads, and no number that it reads is missing."""
     try:
-        families = list(text_string_to_metric_families(body.decode()))
+        text = body.decode()
+        families = list(text_string_to_metric_families(text))
     except Exception:  # noqa: BLE001  it raises whatever it meets
         return
+    if _FOREIGN_SPACE.search(text) is not None:
+        return  # it skips that at the beginning of a line; Prometheus does not
     meanings = MEANINGS | LENGTH_MEANINGS
     theirs: dict[Place, list[tuple[int, float]]] = defaultdict(list)
     for sample in (sample for family in families for sample in family.samples):
