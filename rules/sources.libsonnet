@@ -78,7 +78,7 @@ function(config)
 
     // Series of one kind, not aggregated. `of` turns a selector into an expression, such as its rate.
     exporter:: {
-      counter(name, of=function(series) series):: of(selector('specdec_%s_total' % counters[name].exporter)),
+      counter(name, of=function(series) series, matchers=[]):: of(selector('specdec_%s_total' % counters[name].exporter, matchers)),
       gauge(name):: selector('specdec_' + gauges[name].exporter),
       histogram(sli, suffix, matchers=[])::
         selector('specdec_' + config.slis[sli].family + '_seconds_' + suffix, matchers),
@@ -90,9 +90,9 @@ function(config)
     vllm:: {
       // Ray before 2.10 leaves out _total. Later releases of Ray write the same samples under both names, and then only the
       // name with _total counts. One regular expression for both names would make rate() fail.
-      counter(name, of=function(series) series)::
+      counter(name, of=function(series) series, matchers=[])::
         local names = [counters[name][key] for key in ['vllm', 'before'] if key in counters[name]];
-        '(' + std.join(' or ', [of(vllmSelector(each + suffix)) for each in names for suffix in ['_total', '']]) + ')',
+        '(' + std.join(' or ', [of(vllmSelector(each + suffix, matchers)) for each in names for suffix in ['_total', '']]) + ')',
       gauge(name)::
         local names = [gauges[name][key] for key in ['vllm', 'before'] if key in gauges[name]];
         std.join(' or ', [vllmSelector(each) for each in names]),
@@ -117,12 +117,12 @@ function(config)
     onV0(operator):: aggregate(operator, source.raw.v0),
 
     // The increase or rate of a counter, by service; `ago`: that of so many seconds before.
-    counter(operation, name, seconds, extra=[], ago=0)::
-      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds, ago)), extra);
+    counter(operation, name, seconds, extra=[], ago=0, matchers=[])::
+      local own = aggregate('sum', source.raw.counter(name, ranged(operation, seconds, ago), matchers), extra);
       local usable = own + (if counters[name].v0 then '' else '\nunless %(on)s\n%(v0)s' % { on: on, v0: source.v0 });
       // The metrics of vLLM before 0.8.5 and of V0 engines lack some figures. The log has them.
       local from_log = aggregate(
-        'sum', ranged(operation, seconds, ago)(selector('specdec_log_%s_total' % counters[name].log)), extra
+        'sum', ranged(operation, seconds, ago)(selector('specdec_log_%s_total' % counters[name].log, matchers)), extra
       );
       if config.source == 'exporter' && 'log' in counters[name] then promql.firstOf([usable, from_log], level) else usable,
 

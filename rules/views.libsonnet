@@ -222,12 +222,10 @@ function(config, source, signals, narrow)
     // --- The curve ---------------------------------------------------------------------------------------------------
     position_acceptance_usual: {
       unit: 'percentunit',
-      help: 'Usual per-position rate: the median of the last %d days, without the last hour.' % config.history_days,
-      expr: 'quantile_over_time(0.5, %(record)s[%(days)dd] offset %(last)s)' % {
-        record: signals.position_acceptance.record,
-        days: config.history_days,
-        last: promql.duration(config.history_interval_seconds),
-      },
+      local days = config.history_days * 86400,
+      local last = config.history_interval_seconds,
+      help: 'Usual per-position rate: of the last %d days, without the last hour.' % config.history_days,
+      expr: signals.curve(days, last, promql.range('avg_over_time', signals.first_acceptance.record, days, last)),
     },
 
     // --- Latency -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ function(config, signals, alert)
   local acceptance = signals.acceptance.record;
   local minimum = signals.acceptance_min.record;
   local broken = number(config.policy.acceptance_ratio_broken);
-  local first = promql.group(signals.first_acceptance.expr);
+  // Where vLLM verifies only part of each draft: there it tells what the rate would.
+  local first = promql.group(signals.first_acceptance.record + ' unless ' + acceptance);
   local surelyBelow = signals.surelyBelow;
   local ago = promql.offset(minutes(25));
 
@@ -47,7 +48,7 @@ function(config, signals, alert)
       signals.partly_verified.help
       + (' At position 0, acceptance is %(first)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
          + 'to verify anything of most drafts. Mean acceptance length is %(acceptance_length)s. ') % facts {
-        first: alert.aggregated('max', signals.position_acceptance.record, alert.percent),
+        first: alert.number(signals.first_acceptance.record, alert.percent),
       }
       + std.join(' ', [sample, facts.speedup]),
     ),

@@ -129,12 +129,8 @@ function(config, signals)
       tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
       drafts: alert.number(signals.sample.record, alert.whole),
       curve: alert.ifThereIs(
-        signals.position_acceptance.record,
-        'The curve runs from %(first)s at the first of %(positions)s positions to %(last)s at the last.' % {
-          first: alert.aggregated('max', signals.position_acceptance.record, alert.percent),
-          positions: alert.aggregated('count', signals.position_acceptance.record, alert.whole),
-          last: alert.aggregated('min', signals.position_acceptance.record, alert.percent),
-        },
+        signals.first_acceptance.record,
+        'Acceptance at the first position is %s.' % alert.number(signals.first_acceptance.record, alert.percent),
         'The acceptance by position is unknown.',
       ),
       // Of the alert's SLI.

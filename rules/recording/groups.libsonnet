@@ -49,7 +49,7 @@ function(config, signals)
         'replica_idle',
       ]
     ]),
-    group('curve', slow, [rule(signals[s]) for s in ['position_acceptance', 'acceptance_broken', 'acceptance_good']]),
+    group('curve', slow, [rule(signals[s]) for s in ['first_acceptance', 'acceptance_broken', 'acceptance_good']]),
     group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
     group('latency', middle, bySli(signals.requests) + bySli(signals.latency_mean)),
     group('epoch', slow, [rule(signals.epoch), rule(signals.lasting)]),

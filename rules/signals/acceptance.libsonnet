@@ -37,6 +37,8 @@ function(config, source, signals, name)
     ] + [constant(name('drafts', 'at_least', long), number(general))];
 
   local partly = signals.partly_verified;
+  local by_position = 'accepted_tokens_per_position';
+  local atFirst(rate) = promql.withLabel(rate, 'position', '0');
 
   {
     // Not recorded. Null where nothing can tell. With enable_adaptive_verification (for dspark since 0.28.0, for EAGLE, MTP,
@@ -177,63 +179,47 @@ function(config, source, signals, name)
     },
 
     // --- The curve, for any k ----------------------------------------------------------------------------------------
+    first_acceptance: {
+      record: name('first_position_acceptance', 'ratio_rate', long),
+      unit: 'percentunit',
+      help: 'Per-position rate of position 0: accepted first draft tokens / drafts. Low: draft and target do not fit. With adaptive '
+            + 'verification it is the last that goes unverified: only a very busy batch verifies nothing of a draft.',
+      // Not the record of the drafts: that is evaluated at another moment.
+      expr: '%(accepted)s\n/\n(%(drafts)s > 0)' % {
+        accepted: promql.group(source.counter('increase', by_position, long, matchers=['position="0"'])),
+        drafts: promql.group(source.counter('increase', 'drafts', long)),
+      },
+    },
+    // Not recorded: panels ask for one service.
     position_acceptance: {
-      record: name('position_acceptance', 'ratio_rate', long),
       unit: 'percentunit',
       help: 'Per-position rate: accepted at the position / drafts. Positions start at 0. Only position 0 with adaptive '
             + 'verification: ' + partly.help,
-      // Not the record of the drafts: that is evaluated at another moment.
-      local all = '%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
-        accepted: promql.group(source.counter('increase', 'accepted_tokens_per_position', long, ['position'])),
+      expr: signals.curve(long, first=signals.first_acceptance.record),
+    },
+    // The rates by position over so many seconds, up to a time ago; `first`: that of position 0 where there is no other.
+    curve(seconds, ago=0, first)::
+      signals.whollyVerified('%(accepted)s\n/ %(on)s group_left ()\n(%(drafts)s > 0)' % {
+        accepted: promql.group(source.counter('increase', by_position, seconds, ['position'], ago)),
         on: on,
-        drafts: promql.group(source.counter('increase', 'drafts', long)),
-      },
-      expr: if partly.expr == null then all else |||
-        sum by (%(labels)s, position) (
-          label_replace(
-            %(all)s,
-            "verified", "partly", "position", "[1-9].*"
-          )
-          unless on (%(labels)s, verified)
-          %(partly)s
-        )
-      ||| % {
-        labels: promql.list(level),
-        all: promql.indent(all, 4),
-        partly: promql.withLabel(partly.expr, 'verified', 'partly'),
-      },
-    },
-    // Not recorded: the curve where there is no rate.
-    first_acceptance: {
-      unit: 'percentunit',
-      help: 'Per-position rate of position 0 with adaptive verification. It is the last that goes unverified: only a very busy '
-            + 'batch verifies nothing of a draft.',
-      expr: 'sum by (%(labels)s) (%(curve)s{position="0"}) unless %(acceptance)s' % {
-        labels: promql.list(level),
-        curve: signals.position_acceptance.record,
-        acceptance: signals.acceptance.record,
-      },
-    },
+        drafts: promql.group(source.counter('increase', 'drafts', seconds, ago=ago)),
+      }) + '\nor\n' + atFirst(first),
     // Absent nearly always, so it costs no series.
     acceptance_broken: {
       record: name('acceptance', 'broken', long),
       unit: 'percentunit',
       help: 'Acceptance rate, or that of position 0 with adaptive verification, where almost nothing is accepted.',
-      expr: '(\n  %(acceptance)s\n  or\n  %(first)s\n) < %(broken)s' % {
+      expr: '(%(acceptance)s or %(first)s) < %(broken)s' % {
         acceptance: signals.acceptance.record,
-        first: promql.group(signals.first_acceptance.expr),
+        first: signals.first_acceptance.record,
         broken: number(policy.acceptance_ratio_broken),
       },
-    },
-    positions: {
-      unit: 'short',
-      help: 'k: positions of the curve.',
-      expr: promql.by('count', level, signals.position_acceptance.record),
     },
     // Not recorded: panels ask for one service.
     conditional_acceptance: {
       unit: 'percentunit',
       help: 'Conditional rate: accepted at the position / accepted at the position before. Exact only without short drafts.',
+      local accepted = source.counter('increase', by_position, long, ['position']),
       // Each position but the first is divided by its predecessor. PromQL cannot compute with labels. So a histogram gets one
       // observation per position, in the bucket le="<position>": its quantile is the position as a number. count_values
       // turns that number plus one into a label again. The name of this label must sort last: in range queries, Prometheus
@@ -241,18 +227,18 @@ function(config, source, signals, name)
       local position = |||
         histogram_quantile(
           1,
-          label_replace(0 * %(curve)s + 1, "le", "$1", "position", "(.+)")
+          label_replace(0 * %(accepted)s + 1, "le", "$1", "position", "(.+)")
           or
-          label_replace(0 * %(curve)s + 1, "le", "+Inf", "", "")
+          label_replace(0 * %(accepted)s + 1, "le", "+Inf", "", "")
         )
-      ||| % { curve: signals.position_acceptance.record },
-      expr: |||
-        %(curve)s
+      ||| % { accepted: promql.group(accepted) },
+      expr: signals.whollyVerified(|||
+        %(accepted)s
         / on (%(labels)s, position)
         (
           sum by (%(labels)s, position) (
             label_replace(
-              %(curve)s
+              %(accepted)s
               * on (%(labels)s, position) group_left (position_after)
               count_values by (%(labels)s, position) (
                 "position_after",
@@ -262,18 +248,11 @@ function(config, source, signals, name)
             )
           ) > 0
         )
-        or
-        max by (%(labels)s, position) (%(curve)s)
-        and on (%(labels)s, position)
-        (
-          %(first)s == 0
-        )
       ||| % {
-        curve: signals.position_acceptance.record,
+        accepted: promql.group(accepted),
         labels: promql.list(level),
         next: promql.indent(position, 8),
-        first: promql.indent(position, 2),
-      },
+      }) + '\nor\n' + atFirst(signals.first_acceptance.record),
     },
     // --- Thresholds --------------------------------------------------------------------------------------------------
     // Not recorded; only with source 'exporter'. min: replicas differ by their load.

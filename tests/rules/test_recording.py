@@ -38,7 +38,7 @@ def test_figures_are_the_same_from_either_source(source: Source, pack: Pack, vll
                     f"{RECORD}acceptance_length:mean30m": 2.8,
                     f"{RECORD}tokens_per_step:mean30m": 2.8,
                     f"{RECORD}acceptance_min:threshold": 0.5,
-                    f'{RECORD}position_acceptance:ratio_rate30m{{position="2"}}': 0.4,
+                    f"{RECORD}first_position_acceptance:ratio_rate30m": 0.8,
                     f'{RECORD}latency_seconds:mean30m{{sli="tpot"}}': 0.024,
                     f'{RECORD}latency_requests:increase30m{{sli="e2e"}}': 1800,
                     f"{RECORD}verdict:enum": 2,
@@ -72,6 +72,11 @@ def test_the_conditional_curve_of_any_length(pack: Pack) -> None:
             name="nothing reached a position",
             series=service(Phase(minutes=40, curve=(0.5, 0.0, 0.0))),
             values={38: {f"count({curve})": 2, at(1): 0.0}},
+        ),
+        Case(
+            name="adaptive verification",
+            series=service(Phase(minutes=40, curve=EIGHT), verification="adaptive"),
+            values={38: {at(0): 0.9, f"count({curve})": 1, f"count({expression('position_acceptance')})": 1}},
         ),
     )
 
@@ -139,7 +144,7 @@ def test_every_spelling_of_the_prefix_counts_once(vllm_pack: Pack, prefix: str) 
     values: dict[str, float | None] = {
         f"{RECORD}drafts:increase30m": 18000,
         f"{RECORD}acceptance:ratio_rate30m": 0.7,
-        f"count({RECORD}position_acceptance:ratio_rate30m)": 2,
+        f"{RECORD}first_position_acceptance:ratio_rate30m": 0.8,
     }
     vllm_pack.run(
         Case(name=prefix, series=spelt, values={38: values}),
