@@ -60,8 +60,7 @@ function(config, signals)
       + bySli(signals.latency_mean_hour)
       + [rule(signals.wander)]
       + bySli(signals.latency_cdf_hour, config.history_tail_slis)
-      + [rule(signals.mean_usual)]
-      + bySli(signals.cdf_usual)
+      + [rule(signals.mean_usual), rule(signals.cdf_usual)]
     ),
     group(
       'baselines',

@@ -215,16 +215,13 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Share of the requests of a slow but usual hour within each bucket boundary, by epoch. Only boundaries that hold '
             + 'enough of them for a limit of the tail.',
-      by_sli: {
-        [sli]: usual(
-          'min',
-          1 - 0.75,
-          signals.latency_cdf_hour.record + '{sli="%s"}' % sli,
-          level + ['le', 'epoch'],
-          on + ' ' + signals.lasting.record
-        ) + '>= ' + number(config.policy.latency.tail_limit_share)
-        for sli in config.history_tail_slis
-      },
+      expr: usual(
+        'min',
+        1 - 0.75,
+        signals.latency_cdf_hour.record,
+        level + ['sli', 'le', 'epoch'],
+        on + ' ' + signals.lasting.record
+      ) + '>= ' + number(config.policy.latency.tail_limit_share),
     },
     // The smaller of two ratios: more requests in flight alone means that the service is slower. Requests in flight are the
     // seconds of all requests per second (Little's law).
