@@ -16,8 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.simulator.engine import Engine, SpecStats, Started
-from demo.simulator.engine import EngineStats as SimulatedStats
+from demo.simulator.engine import Engine, Started
 from demo.simulator.exposition import render_metrics
 from demo.simulator.log import log_lines
 from demo.simulator.scenario import (
@@ -29,9 +28,6 @@ from demo.simulator.scenario import (
 from demo.simulator.server import serving
 from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
 from demo.simulator.totals import Totals
-from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
-from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
@@ -248,57 +244,6 @@ def test_periodic_lines_are_those_of_the_release(capture: str, settings: dict[st
     ours = {normalized(line) for line in lines if re.search(r"SpecDecoding|Speculative metrics|Avg prompt", line)}
     assert len(ours) == (1 if settings.get("method", "") is None else 2)
     assert ours <= real
-
-
-# -- the exporter understands it ---------------------------------------------------------------------------------------
-
-V1 = ["0.8.5", "0.10.2", "0.33.0"]
-
-
-@pytest.mark.parametrize("settings", [*({"vllm_version": version} for version in V1), {"engines": 2}], ids=str)
-def test_counters_are_read_from_the_metrics(settings: dict[str, Any]) -> None:
-    run = engine(30, **settings)
-    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
-    assert snapshot.engine_generation == "v1"
-    for read, rank in zip(snapshot.engines, run.ranks, strict=True):
-        told = rank.totals
-        for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):
-            assert getattr(read, name) == getattr(told, name)
-        assert read.accepted_tokens_per_position == dict(enumerate(told.accepted_per_position))
-        assert read.requests_running == rank.running
-        assert read.step_latency is not None
-        assert (read.step_latency.count, read.step_latency.sum) == (told.inter_token.count, told.inter_token.sum)
-
-
-@pytest.mark.parametrize("version", V1)
-def test_windows_and_configuration_are_read_from_the_log(version: str) -> None:
-    events = [parse_line(line.encode()) for line in log_lines(engine(30, vllm_version=version))]
-    records = engine(30, vllm_version=version).take_records()
-    (config,) = [event for event in events if isinstance(event, EngineConfig) and event.engine_generation]
-    assert (config.vllm_version, config.method, config.num_speculative_tokens) == (version, "eagle3", 3)
-    assert config.draft_model == "simulated/draft-head"
-    windows = [event for event in events if isinstance(event, SpecDecoding)]
-    told = [record.counts for record in records if isinstance(record, SpecStats)]
-    assert len(windows) == 3
-    for event, counts in zip(windows, told, strict=True):
-        assert (event.accepted_tokens, event.draft_tokens) == (counts.accepted_tokens, counts.draft_tokens)
-        assert event.bonus_included == (version != "0.8.5")
-        rates = [accepted / counts.drafts for accepted in counts.accepted_per_position]
-        assert event.per_position == pytest.approx(rates, abs=0.000501)
-    lines = [event for event in events if isinstance(event, EngineStats)]
-    stats = [record for record in records if isinstance(record, SimulatedStats)]
-    assert [(line.running, line.waiting) for line in lines] == [(one.running, one.waiting) for one in stats]
-
-
-@pytest.mark.parametrize("version", ["0.6.6.post1", "0.9.2"])
-def test_v0_is_read_as_v0(version: str) -> None:
-    run = engine(30, vllm_version=version, engine_generation="v0")
-    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
-    windows = [event for line in log_lines(run) if isinstance(event := parse_line(line.encode()), SpecDecoding)]
-    assert snapshot.engine_generation == "v0"
-    assert snapshot.engines[0].lifetime_acceptance_ratio == totals(run).v0_acceptance_ratio
-    assert (len(windows), windows[-1].cumulative) == (6, True)
-    assert windows[-1].accepted_tokens == totals(run).v0_accepted
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
