@@ -195,8 +195,8 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
     )
     text = page["annotations"]
     assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
-    assert "below 50%, the break-even that is assumed." in text["description"]
-    assert "The curve runs from" in text["description"]
+    assert "Break-even is 50% (assumed)." in text["description"]
+    assert "Acceptance at the first position is" in text["description"]
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
     assert "unknown" not in text["description"]
     assert page["labels"]["namespace"] == "demo"
