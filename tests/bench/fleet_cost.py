@@ -126,7 +126,7 @@ async def cost(page: Page, name: str, services: int, scrape_seconds: int, panels
 
 def latencies(url: str, names: Container[str]) -> Iterator[tuple[float, str]]:
     """Seconds that each panel's queries take one after the other, for all services where that can be chosen."""
-    source, now = Database(url, Path()), time.time()
+    source, now = Database(url), time.time()
     for dashboard in (each for each in load() if each.name in names):
         variables = chosen(dashboard, {}, source, now)
         for panel in dashboard.panels:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards.frames import Frame
+from dashboards.frames import Answer, frames
 from dashboards.grafana import Json, Panel
 from fieldtools import ROOT
 
 BUNDLES = ROOT / ".tools" / "components"
 _PACKAGES = json.loads((Path(__file__).parent / "components" / "package.json").read_text(encoding="utf-8"))
 RELEASE: str = _PACKAGES["devDependencies"]["@grafana/ui"]
-DRAWN = {"stat", "table", "timeseries"}  # what page.jsx has components for
 CHROMIUM_FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr"),
@@ -26,32 +25,19 @@ PAGE_MILLISECONDS = 20_000  # of the page's own time, which passes as fast as th
 PATIENCE_SECONDS = 300
 
 
-def given(panel: Panel, frames: Sequence[Frame], step: float = 60.0) -> Json:
-    """A panel and its untransformed frames, as the bundles take them. ``step``: seconds between samples."""
-    return {"panel": panel.json, "frames": [_frame(frame, step) for frame in frames]}
+def given(panel: Panel, answers: Sequence[Answer]) -> Json:
+    """A panel and what was answered, as the bundles take them."""
+    return {"panel": panel.json, "frames": frames(answers)}
 
 
-def _frame(frame: Frame, step: float) -> Json:
-    fields: list[Json] = []
-    for field in frame.fields:
-        found = {"name": field.name, "values": list(field.values), "labels": dict(field.labels)}
-        if field.name == "Time":
-            at = [round(1000 * seconds) for seconds in field.numbers]
-            fields.append(found | {"type": "time", "values": at, "config": {"interval": 1000 * step}})
-        else:
-            kind = "number" if field.name.startswith("Value") else "string"
-            fields.append(found | {"type": kind, "config": {"displayNameFromDS": field.display or None}})
-    return {"refId": frame.ref, "fields": fields}
-
-
-def fields(panels: Sequence[Json], now: float) -> list[list[Json]]:
-    """For each of :func:`given`'s panels its fields: ``name``, ``unit``, and typical ``values`` with text and colour.
+def fields(panels: Iterable[Json], now: float) -> list[list[Json]]:
+    """For each of :func:`given`'s panels its fields after transformations, as components/fields.js says.
 
     ``now``: Unix seconds.
     """
     run = subprocess.run(
         ["node", _bundle("fields.mjs")],
-        input=json.dumps({"now": 1000 * now, "panels": panels}),
+        input=json.dumps({"now": 1000 * now, "panels": list(panels)}),
         capture_output=True,
         text=True,
         check=False,

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dashboards import components
 from dashboards.cast import REPLICAS, VIEWS
 from dashboards.database import NOW, Database, database, fill
 from dashboards.frames import Answer, View
-from dashboards.grafana import Dashboard, Panel, load
+from dashboards.grafana import Dashboard, Json, Panel, load
 from fieldtools import either
 
 DASHBOARDS = load()
@@ -29,6 +30,7 @@ class Looked:
         self._base = base
         self.view = cache(self._view)
         self.answers = cache(self._answers)
+        self.fields = cache(self._fields)
 
     def _view(self, name: str, state: str) -> View:
         """Where several services can be looked at, the healthy one is seen among all."""
@@ -42,15 +44,16 @@ class Looked:
         view = self.view(name, state)
         return [(panel, view.ask(panel)) for panel in view.dashboard.panels]
 
-    def panels(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, list[Answer]]]:
-        """Every panel in every state, with its answers."""
-        for state in VIEWS:
-            yield from ((state, panel, answers) for panel, answers in self.answers(dashboard.name, state))
+    def _fields(self, name: str, state: str) -> list[tuple[Panel, list[Json]]]:
+        """Every panel with its fields, as Grafana transforms and calls them: components/fields.js."""
+        panels, answers = zip(*self.answers(name, state), strict=True)
+        return list(zip(panels, components.fields(map(components.given, panels, answers), NOW), strict=True))
 
     def everywhere(self, dashboard: Dashboard) -> Iterator[tuple[str, Panel, Answer]]:
         """Every answer: the state, the panel, the answer."""
-        for state, panel, answers in self.panels(dashboard):
-            yield from ((state, panel, answer) for answer in answers)
+        for state in VIEWS:
+            for panel, answers in self.answers(dashboard.name, state):
+                yield from ((state, panel, answer) for answer in answers)
 
 
 @pytest.fixture(scope="session", params=either("", "3"))

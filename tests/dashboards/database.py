@@ -24,11 +24,10 @@ RULES_FROM = START + 1800  # the first whole window
 
 
 class Database:
-    """The API of one Prometheus: each method returns the ``result`` that Grafana gets. ``blocks``: its data."""
+    """The API of one Prometheus: each method returns the ``result`` that Grafana gets."""
 
-    def __init__(self, url: str, blocks: Path) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self.blocks = blocks
 
     def instant(self, expression: str, at: float) -> list[dict[str, Any]]:
         """Series with a ``value`` each."""
@@ -57,7 +56,7 @@ class Database:
 def database(data: Path, *, release: str = "") -> Iterator[Database]:
     """Serve the blocks that :func:`fill` made; ``release`` as in backfill.py."""
     with prometheus(data, f"prometheus{release}") as url:
-        yield Database(url, data)
+        yield Database(url)
 
 
 def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Path:

@@ -10,24 +10,27 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+import promql_parser as promql
 
 from fieldtools import ROOT
 
 RENDERED = ROOT / "dashboards" / "rendered"
 DATASOURCE_INTERVAL_SECONDS = 15.0  # of the data source's settings, when nobody changed them
+SCRAPE_SECONDS = 60  # the slowest that the pack is for
 COLUMNS = 24
 SCREEN_PIXELS = 1368  # the panels of a window of 1400
+CHARACTER_PIXELS = 6  # of letters 11 pixels high, the smallest that can be read
 ALL = "$__all"
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Grafana's steps between samples: 10 ms to a day, as people count time.
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800)
 STEPS_OF_HOURS = (3600, 7200, 10800, 21600, 43200, 86400)
 
 Json = dict[str, Any]
-Value = str | tuple[str, ...]
 
 
 class Source(Protocol):
@@ -66,11 +69,6 @@ class Panel:
     def targets(self) -> list[Json]:
         """The queries that are not hidden."""
         return [target for target in self.json.get("targets", []) if not target.get("hide")]
-
-    @property
-    def options(self) -> Json:
-        """Of the visualization."""
-        return dict(self.json.get("options", {}))
 
     @property
     def defaults(self) -> Json:
@@ -136,7 +134,17 @@ class Dashboard:
         return [each for each in self.json.get("annotations", {}).get("list", []) if not each.get("builtIn")]
 
     @property
-    def range_seconds(self) -> float:
+    def expressions(self) -> Iterator[tuple[str, promql.Expr]]:
+        """Every query, parsed with all variables put in, and whose it is."""
+        variables = {each["name"]: Variable(each, "value") for each in self.variables}
+        macros = Window(0, 6 * 3600, SCRAPE_SECONDS).macros
+        asked = [(f"{panel}, {each['refId']}", each) for panel in self.panels for each in panel.json["targets"]]
+        asked += [(f"annotation {each['name']} of {self.name}", each["target"]) for each in self.annotations]
+        for whose, target in asked:
+            yield whose, promql.parse(interpolate(target["expr"], variables, macros))
+
+    @property
+    def range_seconds(self) -> int:
         """How far back it looks when it is opened."""
         return seconds(self.json["time"]["from"].removeprefix("now-"))
 
@@ -148,20 +156,9 @@ def load(folder: Path = RENDERED) -> list[Dashboard]:
     ]
 
 
-def seconds(duration: str) -> float:
-    """``90s``, ``1m``, ``1d`` and what Grafana puts a ``>`` before."""
-    match = re.fullmatch(r">?(\d+)(ms|[smhdw])", duration)
-    if match is None:
-        raise ValueError(f"expected a duration such as 30s or 5m, found {duration!r}")
-    return int(match[1]) * UNITS[match[2]]
-
-
-def duration(of_seconds: float) -> str:
-    """As Grafana writes it into a query: the largest unit that divides it."""
-    for unit in ("d", "h", "m", "s"):
-        if of_seconds >= UNITS[unit] and of_seconds % UNITS[unit] == 0:
-            return f"{round(of_seconds / UNITS[unit])}{unit}"
-    return f"{round(of_seconds * 1000)}ms"
+def seconds(duration: str) -> int:
+    """``90s``, ``1m``, ``1d``."""
+    return int(duration[:-1]) * UNITS[duration[-1]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,32 +168,19 @@ class Window:
     start: float
     end: float
     step: float
-    scrape_seconds: float
 
     @property
     def macros(self) -> dict[str, str]:
-        """Grafana's own variables."""
-        span = self.end - self.start
-        rate = max(self.step + self.scrape_seconds, 4 * self.scrape_seconds)
-        return {
-            "__interval": duration(self.step),
-            "__interval_ms": f"{self.step * 1000:g}",
-            "__rate_interval": duration(rate),
-            "__range": duration(span),
-            "__range_s": f"{span:g}",
-            "__range_ms": f"{span * 1000:g}",
-            "__from": f"{self.start * 1000:.0f}",
-            "__to": f"{self.end * 1000:.0f}",
-        }
+        """Of Grafana's own variables the only one that the dashboards may use: the others follow steps of drawing."""
+        return {"__range": f"{self.end - self.start:.0f}s"}
 
 
 def window(panel: Panel, target: Mapping[str, Any], end: float, range_seconds: float) -> Window:
     """What Grafana asks for when the dashboard ends at ``end``."""
     minimum = target.get("interval") or panel.json.get("interval")
-    scrape = seconds(minimum) if minimum else DATASOURCE_INTERVAL_SECONDS
-    points = panel.json.get("maxDataPoints") or SCREEN_PIXELS * panel.json["gridPos"]["w"] // COLUMNS
-    step = max(_step(range_seconds / points), scrape)
-    return Window(end - range_seconds, end, step, scrape)
+    points = SCREEN_PIXELS * panel.json["gridPos"]["w"] // COLUMNS
+    step = max(_step(range_seconds / points), seconds(minimum) if minimum else DATASOURCE_INTERVAL_SECONDS)
+    return Window(end - range_seconds, end, step)
 
 
 def _step(exact: float) -> float:
@@ -210,62 +194,36 @@ def _step(exact: float) -> float:
 
 # --- Variables --------------------------------------------------------------------------------------------------------
 
-_USE = re.compile(r"\$\{(?P<braced>\w+)(?:\.[^:}]+)?(?::(?P<format>\w+))?\}|\$(?P<plain>\w+)")
+_USE = re.compile(r"\$\{([^}]+)\}|\$(\w+)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable as chosen: ``value`` is what was picked, several values, or :data:`ALL`."""
+    """One variable as chosen: ``value`` is what was picked, or :data:`ALL`."""
 
     json: Json
-    value: Value
+    value: str
     choices: tuple[str, ...] = ()
 
-    @property
-    def selects_several(self) -> bool:
-        """Whether Grafana writes it as a regular expression."""
-        return bool(self.json.get("multi") or self.json.get("includeAll"))
-
-    def text(self, form: str | None) -> str:
-        """As it stands in a query, by the format that follows its name."""
-        if self.value == ALL and self.json.get("allValue"):
+    def __str__(self) -> str:
+        """As it stands in a query: within a quoted string, as a regular expression where several can be picked."""
+        if self.value == ALL:
             return str(self.json["allValue"])
-        several: tuple[str, ...] = (
-            self.choices if self.value == ALL else (self.value,) if isinstance(self.value, str) else self.value
-        )
-        match form:
-            case None if not self.selects_several:
-                return "".join(several[:1]).replace("\\", "\\\\").replace("'", "\\'")
-            case None:  # within a quoted string: its backslashes are doubled
-                return _either([_escaped(text).replace("\\", "\\\\") for text in several])
-            case "raw":
-                return ",".join(several)
-            case _:
-                raise ValueError(f"the format {form!r} of ${self.json['name']} is not known here")
+        several = self.json.get("multi") or self.json.get("includeAll")
+        text = re.sub(r"[\\^$*+?.()|\[\]{}/]", r"\\\g<0>", self.value) if several else self.value
+        return text.replace("\\", "\\\\")
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\^$*+?.()|\[\]{}/]", r"\\\g<0>", text)
-
-
-def _either(texts: Sequence[str]) -> str:
-    return "".join(texts) if len(texts) < 2 else "(" + "|".join(texts) + ")"
-
-
-def interpolate(
-    text: str, variables: Mapping[str, Variable], macros: Mapping[str, str], form: str | None = None
-) -> str:
-    """Replace every variable; ``form``: of those that say none, ``raw`` in what people read.
+def interpolate(text: str, variables: Mapping[str, Variable], macros: Mapping[str, str]) -> str:
+    """Replace every variable.
 
     As Grafana does, it leaves ``$1`` of a ``label_replace``. Raises ``KeyError`` for one that neither Grafana nor the
     dashboard has.
     """
 
     def replacement(use: re.Match[str]) -> str:
-        name = use["braced"] or use["plain"]
-        if name.isdecimal():
-            return use[0]
-        return macros[name] if name in macros else variables[name].text(use["format"] or form)
+        name = use[1] or use[2]
+        return use[0] if name.isdecimal() else str({**variables, **macros}[name])
 
     return _USE.sub(replacement, text)
 

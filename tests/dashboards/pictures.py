@@ -2,18 +2,17 @@
 
     PYTHONPATH=deploy:exporter:. .venv/bin/python tests/dashboards/pictures.py
 
-Grafana's packages have no components for some types of panels (:data:`DRAW`): a renderer of our own draws these, and
-the picture says so.
+Grafana's packages have no component for states over time: components/page.jsx has one of our own, and the picture says
+so.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,12 +21,11 @@ sys.path.insert(0, str(TESTS))
 
 from PIL import Image
 
-from dashboards import at_once, components, over_time
+from dashboards import components
 from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
 from dashboards.database import NOW, database, fill
-from dashboards.frames import View, frames, untransformed
-from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, interpolate, load, window
-from dashboards.page import Page, Shown
+from dashboards.frames import View
+from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, load
 
 DOCS = TESTS.parent / "docs"
 LABEL = (
@@ -41,13 +39,7 @@ HEIGHT = 900  # at most: what one screen shows without scrolling
 PHONE = (390, 844)
 UNIT_PIXELS = 38  # of the grid's height
 HEAD_PIXELS = 84
-BODY_LESS_PIXELS = (18, 42)  # a panel's body is so much narrower and lower than the panel
 COLORS = 255
-DRAW: Mapping[str, Callable[[Page, Shown], None]] = {
-    "barchart": at_once.barchart,
-    "heatmap": over_time.heatmap,
-    "state-timeline": over_time.state_timeline,
-}
 
 
 def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool = False) -> bytes:
@@ -73,7 +65,7 @@ def picture(view: View, width: int = WIDTH, height: int = HEIGHT, *, dark: bool 
             for each, place in placed
             if each["type"] == "row"
         ],
-        "panels": [_panel(view, panel, place, dark=dark) for panel, place in panels],
+        "panels": [_panel(view, panel, place) for panel, place in panels],
         "marks": [{"at": 1000 * at, "color": color} for at, color in _marks(view)],
     }
     with tempfile.TemporaryDirectory(prefix="specdec-picture-") as folder:
@@ -107,31 +99,12 @@ def _chosen(view: View) -> Iterator[str]:
             yield f"{variable.json.get('label') or variable.json['name']}: {value}"
 
 
-def _panel(view: View, panel: Panel, place: Mapping[str, int], *, dark: bool) -> Json:
-    """A panel with its data, or with its picture where Grafana's components cannot draw it."""
+def _panel(view: View, panel: Panel, place: Mapping[str, int]) -> Json:
+    """A panel with its data."""
     answers = view.ask(panel)
-    shown = answers[0].window if answers else window(panel, {}, view.end, view.range_seconds)
-    title = interpolate(panel.title, view.variables, shown.macros, "raw")
-    panel = dataclasses.replace(panel, json={**panel.json, "title": title})
-    found = {
-        **components.given(panel, untransformed(answers), shown.step),
-        "place": place,
-        "start": 1000 * shown.start,
-        "end": 1000 * shown.end,
-    }
-    transformed = frames(panel, answers) if panel.type in DRAW else []
-    if any(len(frame) for frame in transformed):
-        size = [place[side] - less for side, less in zip("wh", BODY_LESS_PIXELS, strict=True)]
-        plot = drawn_by_us(Shown(panel, transformed, shown.start, shown.end, shown.step), *size, dark=dark)
-        found["image"] = f"data:image/png;base64,{base64.b64encode(plot).decode()}"
-    return found
-
-
-def drawn_by_us(what: Shown, width: int, height: int, *, dark: bool = False) -> bytes:
-    """The plot of a panel whose type is in :data:`DRAW`, as PNG."""
-    page = Page(width, height, dark=dark)
-    DRAW[what.panel.type](page, what)
-    return page.png()
+    shown = answers[0].window
+    times = {"start": 1000 * shown.start, "end": 1000 * shown.end}
+    return {**components.given(panel, answers), "place": place, **times}
 
 
 def _marks(view: View) -> Iterator[tuple[float, str]]:

@@ -16,7 +16,7 @@ import pytest
 from dashboards import components
 from dashboards.conftest import DASHBOARDS
 from dashboards.database import NOW
-from dashboards.frames import Answer, labels_in_legend, untransformed
+from dashboards.frames import Answer, labels_in_legend
 from dashboards.grafana import Dashboard, Json, Panel, window
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -69,7 +69,7 @@ def told(panel: Panel, fields: Sequence[Json]) -> Iterator[str]:
     yield f"{panel.row} / {panel.title} ({panel.type}; no data: {empty})"
     for field in fields:
         values = []
-        for each in field["values"]:
+        for each in field["typical"]:
             value = "nothing" if each["value"] is None else f"{each['value']:g}" if is_number(each) else each["value"]
             text = "no data" if each["text"] == empty else each["text"]
             color = "" if each["color"] in (None, "text") else f" ({each['color']})"
@@ -85,7 +85,7 @@ def is_number(each: Json) -> bool:
 
 def shown(dashboard: Dashboard) -> str:
     panels = dashboard.panels
-    given = [components.given(panel, untransformed(answers(panel))) for panel in panels]
+    given = [components.given(panel, answers(panel)) for panel in panels]
     pairs = zip(panels, components.fields(given, NOW), strict=True)
     return "\n".join(line for panel, fields in pairs for line in told(panel, fields))
 

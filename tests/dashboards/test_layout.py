@@ -6,9 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from dashboards.boardlint import CHARACTER_PIXELS
 from dashboards.conftest import DASHBOARDS
-from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Json
+from dashboards.grafana import CHARACTER_PIXELS, COLUMNS, SCREEN_PIXELS, Dashboard, Json
 from fieldtools import ROOT
 from unit.test_links import anchors
 

@@ -1,4 +1,4 @@
-"""Nothing is recorded that nobody reads, and nothing is read that nobody records or serves."""
+"""Nothing is recorded that nobody reads, and nothing is read that nobody records or serves, as it was served before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import pytest
 
 import metrictables
 import rulelint
-from dashboards.boardlint import parsed, queries
 from dashboards.conftest import DASHBOARDS
-from dashboards.grafana import Dashboard
 from fieldtools import ROOT
 from promqllabels import walk
 
 RULES = ROOT / "rules" / "rendered"
-METRICS = ROOT / "docs" / "metrics.md"
+READ = ROOT / "tests" / "golden" / "families-read.txt"
 ONE_EACH = {"specdec_baseline_recorded_timestamp_seconds"}  # of a model, not of an engine
 OF_PROMETHEUS = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
 
@@ -31,12 +29,19 @@ def names(expr: promql.Expr) -> Iterator[str]:
 
 
 def read_by_dashboards() -> set[str]:
-    return {
-        name
-        for dashboard in DASHBOARDS
-        for _, target in queries(dashboard)
-        for name in names(parsed(dashboard, target["expr"]))
-    }
+    return {name for dashboard in DASHBOARDS for _, tree in dashboard.expressions for name in names(tree)}
+
+
+def families() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Name, type and labels of what the exporter serves."""
+    for _, groups in metrictables.FAMILIES.values():
+        for group in groups:
+            yield from ((family.name, family.type, (*group.labels, *family.labels)) for family in group.families)
+
+
+def family(series: str) -> str:
+    """The name of the family that has a series."""
+    return re.sub(r"_(bucket|sum|count)$", "", series)
 
 
 @pytest.mark.parametrize(
@@ -53,33 +58,15 @@ def test_everything_recorded_is_used(path: Path) -> None:
     assert set(pack.records()) - used == set()
 
 
-def test_the_status_of_the_fleet_reads_only_what_is_recorded() -> None:
-    """A query of every raw series, at each refresh of everybody who looks, is a load of its own."""
-    (fleet,) = [dashboard for dashboard in DASHBOARDS if dashboard.name == "specdec-fleet"]
-    status = [target for panel in fleet.panels for target in panel.targets if "verdict:enum" in target["expr"]]
-    read = {name for target in status for name in names(parsed(fleet, target["expr"]))}
-
-    assert len(status) == 3  # counted, as a column, and to sort by
-    recorded = {"specdec_verdict:enum", "specdec_replica:up", "specdec_speedup:ratio30m"}
-    assert read == {f"inference_service:{record}" for record in recorded} | {"ALERTS"}
-
-
 def test_no_panel_of_all_services_reads_their_raw_series() -> None:
     """An engine has hundreds. An exporter has a handful about itself, which only the board of the pack reads."""
-    of_engines = {
-        family.name
-        for _, groups in metrictables.FAMILIES.values()
-        for group in groups
-        for family in group.families
-        if {"engine", "model_name"} & {*group.labels, *family.labels}
-    }
+    of_engines = {name for name, _, labels in families() if {"engine", "model_name"} & {*labels}}
     boards = {
         dashboard.name: {
-            re.sub(r"_(bucket|sum|count)$", "", name)
-            for panel in dashboard.panels
-            for target in panel.targets
-            for name in names(parsed(dashboard, target["expr"]))
-            if name.startswith("specdec_")
+            family(name)
+            for whose, tree in dashboard.expressions
+            for name in names(tree)
+            if name.startswith("specdec_") and not whose.startswith("annotation")
         }
         for dashboard in DASHBOARDS
         if any(each["name"] == "inference_service" and each.get("includeAll") for each in dashboard.variables)
@@ -90,17 +77,18 @@ def test_no_panel_of_all_services_reads_their_raw_series() -> None:
     assert boards["specdec-pack"] & of_engines == ONE_EACH
 
 
-def test_everything_used_is_recorded_or_served(dashboard: Dashboard) -> None:
+def test_everything_used_is_recorded_or_served() -> None:
     pack = rulelint.load(RULES / "specdec.rules.yaml", {})
-    documented = set(re.findall(r"^\| `([a-z_]+)` \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE))
-    known = set(pack.records()) | documented | OF_PROMETHEUS
+    known = set(pack.records()) | {name for name, *_ in families()} | OF_PROMETHEUS
+    used = {name for name in read_by_dashboards() if not name.startswith("prometheus_rule_")}
 
-    unknown = {
-        name
-        for _, target in queries(dashboard)
-        for name in names(parsed(dashboard, target["expr"]))
-        if re.sub(r"_(bucket|sum|count)$", "", name) not in known
-        and name not in known
-        and not name.startswith("prometheus_rule_")
-    }
-    assert unknown == set()
+    assert {name for name in used if not {name, family(name)} & known} == set()
+
+
+def test_the_families_that_are_read_are_served_as_they_were() -> None:
+    rules = rulelint.load(RULES / "specdec.rules.yaml", {}).rules
+    series = read_by_dashboards() | {name for rule in rules for name in names(rule.expr)}
+    read = {family(name) for name in series if re.match(r"specdec_[a-z_]+$", name)}
+    served = {name: f"{name} {kind} {','.join(labels)}" for name, kind, labels in families()}
+
+    assert [served.get(name, f"{name} is not served") for name in sorted(read)] == READ.read_text().splitlines()

@@ -14,7 +14,6 @@ import rjsonnet
 
 import rulelint
 import yamltext
-from dashboards.boardlint import parsed, queries
 from dashboards.grafana import Dashboard
 from dashboards.test_usage import names
 from deploy.manifests import KUBERNETES, read
@@ -59,8 +58,7 @@ def read_by(config: str) -> set[str]:
     texts = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
     found |= set(re.findall(r"(?<![:\w])(specdec_\w+)", texts))
     for name, dashboard in evaluated(config, "grafanaDashboards").items():
-        board = Dashboard(name, dashboard)
-        found |= {name for _, target in queries(board) for name in selected(parsed(board, target["expr"]))}
+        found |= {series for _, tree in Dashboard(name, dashboard).expressions for series in selected(tree)}
     return {name for name in found if not re.match(r"\w+:specdec_|ALERTS|up$|scrape_|prometheus_rule_", name)}
 
 

@@ -22,4 +22,4 @@ components: $(BUNDLED)/.bundled ## Bundle Grafana's components, which draw the d
 pictures: $(VENV)/.dev $(TOOLS)/.test components ## Draw previews of the dashboards into docs/
 	PYTHONPATH=deploy $(BIN)/python tests/dashboards/pictures.py
 
-test-tools: components
+test-tools test-nightly: components

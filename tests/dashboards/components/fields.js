@@ -1,5 +1,6 @@
-// Reads { now, panels } from its input, panels as prepared.js takes them. Writes for each field of each panel its name and unit,
-// and how Grafana shows typical values of it: no value, its thresholds from both sides, what it maps, what its unit is for.
+// Reads { now, panels } from its input, panels as prepared.js takes them. Writes for each field of each panel its name, type, what
+// its type of panel has configured, its values, and how Grafana shows typical ones: no value, its thresholds from both sides, what
+// it maps, what its unit is for.
 import { readFileSync } from 'node:fs';
 import { formattedValueToString, getFieldDisplayName } from '@grafana/data';
 import { prepared, theme } from './prepared.js';
@@ -46,8 +47,10 @@ async function fields(given) {
   return frames.flatMap((frame) =>
     frame.fields.map((field) => ({
       name: getFieldDisplayName(field, frame, frames),
-      unit: field.config.unit,
-      values: typical(field).map((value) => {
+      type: field.type,
+      custom: field.config.custom ?? {},
+      values: field.values,
+      typical: typical(field).map((value) => {
         const shown = field.display(value);
         const color = shown.color?.toLowerCase();
         return { value, text: formattedValueToString(shown), color: names.get(color) ?? color };

@@ -90,5 +90,6 @@ export async function prepared({ panel, frames }) {
     timeZone: 'utc',
   });
   cacheFieldDisplayNames(found);
-  return panel.type === 'timeseries' ? found.map((frame) => applyNullInsertThreshold({ frame })) : found; // gaps
+  const hasGaps = ['timeseries', 'state-timeline'].includes(panel.type);
+  return hasGaps ? found.map((frame) => applyNullInsertThreshold({ frame })) : found;
 }
