@@ -29,7 +29,7 @@ from vllm.server import MODEL_NAME, Installation, Server, Slowness
 WARM_UP_BATCHES: Final = 8  # the first requests of a server are ten times as slow
 BASELINE_SECONDS: Final = 45
 WINDOW_SECONDS: Final = 60  # of the shortened pack
-HIGH, LOW, NONE = 0.9, 0.3, 0.0  # shares of the successors that the draft model knows
+HIGH, NONE = 0.9, 0.0  # shares of the successors that the draft model knows
 # Two services on one server: alerts of the second are about latency, too, and may mute others of its own.
 PLAIN, COMPARED = "tiny", "tiny-compared"
 PACK_CONFIG = Path(__file__).with_name("config.libsonnet")
@@ -147,7 +147,7 @@ async def test_from_a_dying_draft_head_to_a_page(
         traffic = Traffic(server, language, DRAFT_MODEL_K3, HIGH)
         async with flowing(traffic):
             await high_acceptance_is_recorded_and_nobody_is_woken(stack, traffic)
-            await low_acceptance_pages(stack, traffic)
+            await a_draft_that_does_not_fit_pages(stack, traffic)
             await being_slower_than_without_speculation_is_told(stack, traffic, server)
             traffic.share = HIGH
             await stack.page(
@@ -184,8 +184,8 @@ async def high_acceptance_is_recorded_and_nobody_is_woken(stack: Stack, traffic:
     assert not stack.alerts(alertname="SpecDecodeAcceptanceLow")
 
 
-async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
-    traffic.share = LOW
+async def a_draft_that_does_not_fit_pages(stack: Stack, traffic: Traffic) -> None:
+    traffic.share = NONE
     page = await stack.page(
         2 * WINDOW_SECONDS,
         alertname="SpecDecodeAcceptanceLow",
@@ -204,7 +204,6 @@ async def low_acceptance_pages(stack: Stack, traffic: Traffic) -> None:
 
 async def being_slower_than_without_speculation_is_told(stack: Stack, traffic: Traffic, server: Server) -> None:
     """The machine may have been busier when the baseline was recorded, so the server is slowed until it is slower."""
-    traffic.share = NONE
     traffic.shorten()
     with server.slowed() as slowness:
         slowing = asyncio.create_task(_slow_until_slower(stack, slowness))
