@@ -66,7 +66,6 @@ PARTS: dict[str, tuple[str, Callable[[Size], list[Row]]]] = {
     "idle": ("Serving: idle", _idle),
     "ready": ("Serving: start", lambda _: asyncio.run(serving.measure_ready(_empty_log()))),
     "many": ("Serving: many predictors", lambda _: asyncio.run(serving.measure_many(DIRECTORY))),
-    "busy": ("Serving: many clients", lambda _: asyncio.run(serving.measure_busy(_empty_log()))),
 }
 
 
