@@ -51,27 +51,24 @@ async def soak(minutes: float, directory: Path) -> Watch:
     share = minutes / 60
     scrapes, log_bytes = round(SCRAPES * share), round(LOG_BYTES * share)
     log = GrowingLog(directory)
-    try:
-        async with asyncio.timeout(180 * minutes + 600), serving(log.path, log_from="start", fetches=10) as running:
-            watch = Watch(running.process.pid, more_descriptors=ROTATED_FILES)
-            # As many reloads in every run, however long it is.
-            async with _busy(running, watch, reload_seconds=minutes):
-                warm_up = max(LEAST_WARM_UP, round(WARM_UP_SHARE * scrapes))
-                await asyncio.gather(
-                    _scrape(running, Watch(0), warm_up), _write(running, log, round(WARM_UP_SHARE * log_bytes))
-                )
-            written = log.bytes
-            async with watch.measured(), _busy(running, watch, reload_seconds=minutes) as asked:
-                await asyncio.gather(_scrape(running, watch, scrapes), _write(running, log, log_bytes))
-                await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
-            await _check_totals(running, watch, log)
-            watch.amount = (
-                f"{scrapes:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads, "
-                f"{(log.bytes - written) / 1e9:.1f} GB of log, {log.rotations} rotations"
+    async with asyncio.timeout(180 * minutes + 600), serving(log.path, log_from="start", fetches=10) as running:
+        watch = Watch(running.process.pid, more_descriptors=ROTATED_FILES)
+        # As many reloads in every run, however long it is.
+        async with _busy(running, watch, reload_seconds=minutes):
+            warm_up = max(LEAST_WARM_UP, round(WARM_UP_SHARE * scrapes))
+            await asyncio.gather(
+                _scrape(running, Watch(0), warm_up), _write(running, log, round(WARM_UP_SHARE * log_bytes))
             )
-            return watch
-    finally:
-        log.close()
+        written = log.bytes
+        async with watch.measured(), _busy(running, watch, reload_seconds=minutes) as asked:
+            await asyncio.gather(_scrape(running, watch, scrapes), _write(running, log, log_bytes))
+            await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
+        await _check_totals(running, watch, log)
+        watch.amount = (
+            f"{scrapes:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads, "
+            f"{(log.bytes - written) / 1e9:.1f} GB of log, {log.rotations} rotations"
+        )
+        return watch
 
 
 async def _scrape(running: Exporter, watch: Watch, amount: int) -> None:
