@@ -45,7 +45,7 @@ from bench.alert_scenarios import (
     Trace,
 )
 from bench.alert_traces import MINUTE, START
-from bench.rows import BenchError, Row, percent, show, show_table, table
+from bench.rows import BenchError, Row, missed, percent, show, show_table, table
 
 MUST_CATCH = 0.95
 PAGES_WITHIN_MINUTES = 25.0
@@ -93,10 +93,9 @@ def main() -> int:
     must = list(must_hold(watched))
     show({"What must hold": must})
     show_table(_by_alert(watched))
-    missed = [row.what for row in must if row.holds is False]
-    print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
+    code = missed(must)
     print(f"{len(watched):,} traces in {time.monotonic() - began:.0f} s.")
-    return 1 if missed else 0
+    return code
 
 
 def watch(trials: Mapping[str, int], *, seed: int) -> list[Watched]:

@@ -77,8 +77,6 @@ class Judged(NamedTuple):
 class Advised(NamedTuple):
     """What several recordings of one loop led to; ``loss`` against the best k in the long run, ``None``: no advice."""
 
-    what: str
-    code: str
     loss: float | None
 
 
@@ -124,9 +122,9 @@ def run_advice(service: Service, seed: int, ks: Sequence[int]) -> Advised:
     name = f"{seed} {service.what} advice"
     servers = [dataclasses.replace(service.server, k=k) for k in (0, *ks)]
     took = {server.k: mean_token_seconds(server, f"{name} truth", _LOOP_SECONDS) for server in servers}
-    advice = compare_several([_record(f"k = {each.k}", each, name)[0] for each in servers], load_policy()).advice
-    k = advice.num_speculative_tokens
-    return Advised(service.what, advice.code, None if k is None else took[k] / min(took.values()) - 1.0)
+    recordings = [_record(f"k = {each.k}", each, name)[0] for each in servers]
+    k = compare_several(recordings, load_policy()).advice.num_speculative_tokens
+    return Advised(None if k is None else took[k] / min(took.values()) - 1.0)
 
 
 def run_all(work: Sequence[Work]) -> list[Any]:

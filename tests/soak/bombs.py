@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gzip
 import re
 import resource
@@ -241,12 +240,12 @@ def _log(*chunks: Callable[[], Iterator[bytes]]) -> Bomb:
     return bomb
 
 
-async def _streams(on: Target, files: int, size: int = 60) -> None:
+async def _streams(on: Target) -> None:
     piece = b"2026-11-20T21:37:51.0Z stdout P " + b"x" * 16_000 + b"\n"
-    for n in range(files):
-        on.logs(piece * size, name=f"pod{n}.log")
+    for n in range(60):
+        on.logs(piece * 60, name=f"pod{n}.log")
     await on.log_read()
-    for n in range(files):
+    for n in range(60):
         (on.log.parent / f"pod{n}.log").unlink()
 
 
@@ -286,7 +285,7 @@ ALL: Final[dict[str, Bomb]] = {
     "deflate of 100 MB in 100 KB": _body(lambda: zlib.compress(b"#\n" * 50_000_000, 9), "deflate"),
     "100,000 engines in the log": _log(lambda: log_lines(100_000)),
     "a line of 100 MB": _log(lambda: iter([b"x" * _MIB] * 100), lambda: iter([b"\n"])),
-    "unfinished lines of 60 containers": functools.partial(_streams, files=60),
+    "unfinished lines of 60 containers": _streams,
     "8 scrapers of 400 engines": _many_scrapers,
     "10 status pages of 400 engines": _status_loop,
 }

@@ -16,6 +16,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from bench.serving import total
+from loglines import SPEC
 from running import Exporter, exporter
 
 KEPT_FILES = 40
@@ -37,12 +39,7 @@ class Writer:
     def line(self) -> bytes:
         """The next line; a number that no other line has makes the files differ."""
         self.lines += 1
-        return (
-            f"(APIServer pid={10_000_000 + self.lines}) INFO 11-20 21:44:58 [metrics.py:120] SpecDecoding metrics: "
-            "Mean acceptance length: 2.80, Accepted throughput: 0.90 tokens/s, Drafted throughput: 1.50 tokens/s, "
-            "Accepted: 9 tokens, Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400, "
-            "Avg Draft acceptance rate: 60.0%\n"
-        ).encode()
+        return f"(APIServer pid={10_000_000 + self.lines}) INFO 11-20 21:44:58 [metrics.py:120] {SPEC}\n".encode()
 
     async def burst(self) -> None:
         """Write a few lines; perhaps rotate."""
@@ -118,8 +115,7 @@ class Tally:
 
 async def windows(running: Exporter) -> int:
     """The lines that this process has counted."""
-    samples = await running.samples()
-    return int(sum(value for name, value in samples.items() if name.startswith("specdec_log_windows_total")))
+    return int(total(await running.samples(), "specdec_log_windows_total"))
 
 
 async def run(kills: int, chance: random.Random, directory: Path) -> Tally:
