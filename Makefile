@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory soak-killed soak-tail lock clean
+.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-alerts bench-compare fuzz soak soak-memory lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,7 +76,7 @@ test-tools: $(VENV)/.dev $(TOOLS)/.test tools schema ## Slow tests, linters of t
 	$(PYTEST) -m '(slow or field) and not nightly'
 
 # Real rotators; after the other packages, for two runs of apt-get disturb each other.
-test-tools soak-tail: $(TOOLS)/.rotators
+test-tools: $(TOOLS)/.rotators
 $(TOOLS)/.rotators: tests/debian.sh | $(TOOLS)/.test
 	tests/debian.sh svlogd multilog s6-log
 	@touch $@
@@ -111,22 +111,12 @@ bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARG
 bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated recordings; ARGS=--quick for a tenth of them
 	$(BIN)/python tests/bench/compare_quality.py $(ARGS)
 
-bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
-	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
-
 soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/evidence/reliability.md
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory $(ARGS)
 
 MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/evidence/reliability.md
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
-
-soak-killed: $(VENV)/.dev ## The exporter killed KILLS times at random moments while it follows a log that rotates
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.killed --kills $(or $(KILLS),200) $(ARGS)
-
-soak-tail: $(VENV)/.dev ## Every scheme of rotation and real rotators for MINUTES; ARGS=--record writes docs/evidence/reliability.md
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.tail --minutes $(MINUTES) $(ARGS)
-soak-tail: MINUTES = 10
 
 soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60) $(ARGS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import re
 import signal
@@ -23,33 +22,14 @@ SERVER_START_SECONDS = 180.0  # the machine may be busy
 SERVER_STOP_SECONDS = 20.0
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Ask until ``condition`` holds; ``TimeoutError`` naming ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             msg = f"no {what} within {seconds:g} s"
             raise TimeoutError(msg)
-        time.sleep(every)
-
-
-@dataclasses.dataclass(slots=True)
-class Process:
-    """A running server. ``log`` is the file with its output, ``seconds`` how long it took to be ready."""
-
-    name: str
-    log: Path
-    handle: subprocess.Popen[bytes]
-    seconds: float
-    _peak_mib: float = 0.0
-
-    def peak_mib(self) -> float:
-        """Most memory that it has had resident, MiB; also after its end."""
-        if self.handle.poll() is None:
-            status = Path(f"/proc/{self.handle.pid}/status").read_text(encoding="ascii")
-            (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-            self._peak_mib = int(line.split()[1]) / 1024
-        return self._peak_mib
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager
@@ -60,13 +40,12 @@ def started(
     directory: Path,
     ready: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
-) -> Iterator[Process]:
+) -> Iterator[None]:
     """Run ``command`` from the time that ``ready`` is true; its output goes to ``<name>.log`` in ``directory``.
 
     ``environment`` is added to ours. A server that ends before it is ready fails with the end of its log.
     """
     log = directory / f"{name}.log"
-    begun = time.monotonic()
     with log.open("wb") as output:
         handle = subprocess.Popen(
             list(map(str, command)),
@@ -84,9 +63,7 @@ def started(
 
     try:
         wait_until(answers, seconds=SERVER_START_SECONDS, what=f"ready {name} ({log})")
-        process = Process(name, log, handle, time.monotonic() - begun)
-        yield process
-        process.peak_mib()
+        yield
     finally:
         handle.terminate()
         try:

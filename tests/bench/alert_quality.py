@@ -1,6 +1,6 @@
 """How good the alerts are: labelled traces through a real Prometheus, scored by alert.
 
-    python tests/bench/alert_quality.py [--quick] [--seed N] [--rules FILE]
+    python tests/bench/alert_quality.py [--quick] [--seed N]
 
 Exits with 1 when a figure that must hold is missed, with 2 when the measuring itself failed. What is measured:
 docs/evidence/alert-quality.md.
@@ -27,7 +27,7 @@ sys.path.insert(0, str(TESTS))
 
 from rich.table import Table
 
-from bench.alert_replay import HOUR, RULES, Episode, alert_rules, replay
+from bench.alert_replay import HOUR, Episode, alert_rules, replay
 from bench.alert_scenarios import (
     COLLAPSE,
     DIP,
@@ -45,7 +45,7 @@ from bench.alert_scenarios import (
     Trace,
 )
 from bench.alert_traces import MINUTE, START
-from bench.rows import BenchError, Row, percent, show, show_table, table
+from bench.rows import BenchError, Row, missed, percent, show, show_table, table
 
 MUST_CATCH = 0.95
 PAGES_WITHIN_MINUTES = 25.0
@@ -76,46 +76,29 @@ class Watched:
             yield from (alert for since, _ in found if since <= self.quiet)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Score:
-    """One alert over all traces. ``delays`` are minutes, of the traces in which it was caught."""
-
-    due: int
-    delays: Sequence[float]
-    false_alarms: int
-    quiet_minutes: int
-
-    @property
-    def false_per_month(self) -> float:
-        """False alarms in a month of one service, if every month were like these traces."""
-        return self.false_alarms * MINUTES_PER_MONTH / self.quiet_minutes
-
-
 def main() -> int:
     """Measure, print, and tell whether what must hold does."""
     parser = argparse.ArgumentParser(description="How good the alerts are, over labelled traces in a real Prometheus.")
     parser.add_argument("--quick", action="store_true", help="a fifth of the traces")
     parser.add_argument("--seed", type=int, default=20260101, help="other traces of the same kinds (%(default)s)")
-    parser.add_argument("--rules", type=Path, default=RULES, help="another rendered pack")
     arguments = parser.parse_args()
     began = time.monotonic()
     many, few = (4, 2) if arguments.quick else (20, 8)
     trials = {scenario: few if scenario == LONG else many for scenario in (*WELL, *INCIDENTS)}
     try:
-        watched = watch(trials, seed=arguments.seed, rules=arguments.rules)
+        watched = watch(trials, seed=arguments.seed)
     except (BenchError, AssertionError, OSError) as error:
         print(f"the measuring failed: {error}", file=sys.stderr)
         return 2
     must = list(must_hold(watched))
     show({"What must hold": must})
     show_table(_by_alert(watched))
-    missed = [row.what for row in must if row.holds is False]
-    print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
+    code = missed(must)
     print(f"{len(watched):,} traces in {time.monotonic() - began:.0f} s.")
-    return 1 if missed else 0
+    return code
 
 
-def watch(trials: Mapping[str, int], *, seed: int, rules: Path = RULES) -> list[Watched]:
+def watch(trials: Mapping[str, int], *, seed: int) -> list[Watched]:
     """Make so many traces of each scenario, replay the pack over them, and tell what fired."""
     wanted = [(f"{scenario} {number}", scenario) for scenario, count in trials.items() for number in range(count)]
     # Long traces apart from short ones: a batch takes as many evaluations as its longest needs.
@@ -124,10 +107,10 @@ def watch(trials: Mapping[str, int], *, seed: int, rules: Path = RULES) -> list[
         kind[first : first + SERVICES_AT_ONCE] for kind in kinds for first in range(0, len(kind), SERVICES_AT_ONCE)
     ]
     with ProcessPoolExecutor() as pool:
-        return [each for some in pool.map(partial(_watch, seed=seed, rules=rules), batches) for each in some]
+        return [each for some in pool.map(partial(_watch, seed=seed), batches) for each in some]
 
 
-def _watch(some: Sequence[tuple[str, str]], *, seed: int, rules: Path) -> list[Watched]:
+def _watch(some: Sequence[tuple[str, str]], *, seed: int) -> list[Watched]:
     scenarios = {**WELL, **INCIDENTS}
     traces = {
         f"s{index}": (scenario, scenarios[scenario](f"s{index}", random.Random(f"{seed} {trial}")))
@@ -136,7 +119,7 @@ def _watch(some: Sequence[tuple[str, str]], *, seed: int, rules: Path) -> list[W
     span = (START + MINUTE * FULL_WINDOWS, START + MINUTE * max(trace.minutes for _, trace in traces.values()))
     samples = (each for _, trace in traces.values() for each in trace.samples)
     with tempfile.TemporaryDirectory(prefix="alert-quality-") as directory:
-        fired = replay(samples, Path(directory), span, rules=rules, past=HISTORY_HOURS * HOUR)
+        fired = replay(samples, Path(directory), span, past=HISTORY_HOURS * HOUR)
     return [_watched(scenario, trace, fired.get(name, ())) for name, (scenario, trace) in traces.items()]
 
 
@@ -147,17 +130,6 @@ def _watched(scenario: str, trace: Trace, episodes: Sequence[Episode]) -> Watche
         if since <= trace.minutes:
             fired[f"{episode.alert} {episode.severity}"].append((since, until))
     return Watched(scenario, trace.minutes, trace.quiet, trace.due, fired)
-
-
-def score(alert: str, watched: Sequence[Watched]) -> Score:
-    """An alert's record; the alert by name and severity."""
-    delays = [each.delay(alert) for each in watched if alert in each.due]
-    return Score(
-        due=len(delays),
-        delays=[delay for delay in delays if delay is not None],
-        false_alarms=sum(list(each.false_alarms()).count(alert) for each in watched),
-        quiet_minutes=sum(max(0, each.quiet - FULL_WINDOWS) for each in watched),
-    )
 
 
 def must_hold(watched: Sequence[Watched]) -> Iterator[Row]:
@@ -183,18 +155,21 @@ def must_hold(watched: Sequence[Watched]) -> Iterator[Row]:
 def _by_alert(watched: Sequence[Watched]) -> Table:
     shown = table("alert", "severity", "due in", "recall", "after, median", "90 %", "false", "per service-month")
     shown.title = "\nEach alert that is due or false somewhere"
+    service_months = sum(max(0, each.quiet - FULL_WINDOWS) for each in watched) / MINUTES_PER_MONTH
     for alert in dict.fromkeys(f"{rule.name} {rule.severity}" for rule in alert_rules()):
-        found = score(alert, watched)
-        if not (found.due or found.false_alarms):
+        found = [each.delay(alert) for each in watched if alert in each.due]
+        delays = sorted(delay for delay in found if delay is not None)
+        false = sum(list(each.false_alarms()).count(alert) for each in watched)
+        if not (found or false):
             continue
         name, _, severity = alert.rpartition(" ")
-        delays = sorted(found.delays)
         late = ["", ""]
         if delays:
             late = [f"{statistics.median(delays):.0f} min", f"{delays[math.ceil(0.9 * len(delays)) - 1]:.0f} min"]
-        recall = percent(len(delays) / found.due) if found.due else ""
-        false = (str(found.false_alarms), f"{found.false_per_month:.2f}")
-        shown.add_row(name, severity, str(found.due or "-"), recall, *late, *false)
+        recall = percent(len(delays) / len(found)) if found else ""
+        shown.add_row(
+            name, severity, str(len(found) or "-"), recall, *late, str(false), f"{false / service_months:.2f}"
+        )
     return shown
 
 

@@ -51,8 +51,8 @@ class Service:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What its series carry."""
-        return {"inference_service": self.name, "model_name": "m"}
+        """What its records carry."""
+        return {"cluster": "eu-1", "namespace": "prod", "inference_service": self.name, "model_name": "llama"}
 
     def minute(self, noise: Noise, *, load: float = 1.0, acceptance: float | None = None, slow: float = 1.0) -> Minute:
         """A minute of it: ``load`` and ``slow`` are factors, noise comes on top."""
@@ -70,12 +70,12 @@ class Service:
         hours = Noise(self.rng, latency=latency)
         usual = self.latency["tpot"]
         return history(
-            lambda: {"tpot": usual.times(next(hours.latency))},
+            lambda: usual.times(next(hours.latency)),
+            lambda: self.acceptance * next(hours.acceptance),
             self.rng,
             hours=HISTORY_HOURS,
             requests=round(60 * self.requests),
             labels=self.labels,
-            acceptance=lambda: self.acceptance * next(hours.acceptance),
             method=method,
         )
 

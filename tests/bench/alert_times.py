@@ -1,6 +1,6 @@
 """When an on-call hears of the commonest incidents, and when it ends: minutes after onset and after mending.
 
-    PYTHONPATH=tests:exporter python tests/bench/alert_times.py [--rules FILE] [--inhibitions FILE]
+    PYTHONPATH=tests:exporter python tests/bench/alert_times.py
 
 Two hours of each incident, minute by minute, through ``promtool test rules``; what Alertmanager silences is left out.
 docs/evidence/alert-times.md has the figures.
@@ -8,7 +8,6 @@ docs/evidence/alert-times.md has the figures.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,12 +101,12 @@ def incidents() -> Mapping[str, list[Series]]:
     }
 
 
-def heard(rules: Path, inhibitions: Path) -> Iterator[tuple[str, str, str, str, str]]:
+def heard() -> Iterator[tuple[str, str, str, str, str]]:
     """By incident: minutes to the first page and to the first ticket, minutes to the end, and what fired."""
-    rows = yamltext.load(inhibitions.read_text(encoding="utf-8"))["inhibit_rules"]
+    rows = yamltext.load(FRAGMENT.read_text(encoding="utf-8"))["inhibit_rules"]
     cases = [Case(name=name, series=series) for name, series in incidents().items()]
     with tempfile.TemporaryDirectory() as folder:
-        pack = Pack(promtool(), rules, Path(folder))
+        pack = Pack(promtool(), RULES, Path(folder))
         for case in cases:
             minutes = range(ONSET, MINUTES)
             firing = pack.firing(case, minutes=minutes, every=1)[case.name]
@@ -118,7 +117,7 @@ def heard(rules: Path, inhibitions: Path) -> Iterator[tuple[str, str, str, str, 
 
             def first(severity: str, spoken: Mapping[int, list[dict[str, str]]] = spoken) -> str:
                 at = [minute for minute, found in spoken.items() if severity in {each["severity"] for each in found}]
-                return f"{at[0] - ONSET} min" if at else "-"
+                return f"{at[0] - ONSET}" if at else "-"
 
             any_at = [
                 minute
@@ -131,20 +130,11 @@ def heard(rules: Path, inhibitions: Path) -> Iterator[tuple[str, str, str, str, 
                 for each in found
                 if each["severity"] != "info"
             }
-            ends = f"{any_at[-1] + 1 - MENDED} min" if any_at else "-"
+            ends = f"{any_at[-1] + 1 - MENDED}" if any_at else "-"
             yield case.name, first("critical"), first("warning"), ends, ", ".join(sorted(names))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rules", type=Path, default=RULES)
-    parser.add_argument("--inhibitions", type=Path, default=FRAGMENT)
-    given = parser.parse_args()
-    print("| Incident | page after | ticket after | over after | what fires |\n| --- | --- | --- | --- | --- |")
-    for row in heard(given.rules, given.inhibitions):
-        print("| " + " | ".join(row) + " |", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print("| Incident | page | ticket | over | what fires now |\n| --- | --- | --- | --- | --- |")
+    for row in heard():
+        print("| " + " | ".join(row) + " |", flush=True)

@@ -9,15 +9,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from bench.alert_traces import bounds
+from bench.counting import ONE_ENGINE
+from builders import known
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 POLL_SECONDS = 5.0
 # vLLM's buckets of tokens per request, for a context of 32,768 tokens.
 LENGTHS = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))[:-1]
+(_ENGINE,) = parse_exposition(ONE_ENGINE.read_bytes()).engines
 CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_parameters="drawn", command="none")
 
 
@@ -27,9 +30,9 @@ class Counters:
     def __init__(self, k: int = 0, acceptance: float = 0.0) -> None:
         self.k = k
         self.curve = [acceptance**n / sum(acceptance**m for m in range(k)) for n in range(k)]
-        self.time_to_first_token = _Values(bounds("ttft"))
-        self.time_per_output_token = _Values(bounds("tpot"))
-        self.request_latency = _Values(bounds("e2e"))
+        self.time_to_first_token = _Values(known(_ENGINE.time_to_first_token).bounds[:-1])
+        self.time_per_output_token = _Values(known(_ENGINE.time_per_output_token).bounds[:-1])
+        self.request_latency = _Values(known(_ENGINE.request_latency).bounds[:-1])
         self.prompt_length = _Values(LENGTHS)
         self.generation_length = _Values(LENGTHS)
         self.prompt_tokens = 0

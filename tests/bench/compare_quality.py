@@ -38,7 +38,7 @@ from bench.compare_trials import (
     run_service,
     run_trial,
 )
-from bench.rows import Row, percent, show, show_table, table
+from bench.rows import Row, missed, percent, show, show_table, table
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.speculation.chance import Estimate
 
@@ -84,11 +84,10 @@ def main() -> int:
     show({"What must hold": must})
     show_table(_services_table(judged))
     show_table(_cases_table(outcomes))
-    missed = [row.what for row in must if row.holds is False]
-    print(f"\nMissed, {len(missed)}: {'; '.join(missed)}." if missed else "\nAll of it holds.")
+    code = missed(must)
     pairs = sum(len(each.trials) for each in judged) + sum(map(len, outcomes.values()))
     print(f"{pairs:,} pairs and {len(advised)} sets of recordings in {time.monotonic() - began:.0f} s.")
-    return 1 if missed else 0
+    return code
 
 
 def _bursty(traffic: Traffic) -> Traffic:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
 import random
 import re
 from collections.abc import Callable, Collection, Sequence
-from itertools import starmap
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,11 +38,6 @@ class Case:
     baseline: Server
     candidate: Server
     trials: int
-
-    @property
-    def identical(self) -> bool:
-        """Whether every difference that is found is chance."""
-        return self.baseline == self.candidate
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -84,8 +77,6 @@ class Judged(NamedTuple):
 class Advised(NamedTuple):
     """What several recordings of one loop led to; ``loss`` against the best k in the long run, ``None``: no advice."""
 
-    what: str
-    code: str
     loss: float | None
 
 
@@ -131,19 +122,17 @@ def run_advice(service: Service, seed: int, ks: Sequence[int]) -> Advised:
     name = f"{seed} {service.what} advice"
     servers = [dataclasses.replace(service.server, k=k) for k in (0, *ks)]
     took = {server.k: mean_token_seconds(server, f"{name} truth", _LOOP_SECONDS) for server in servers}
-    advice = compare_several([_record(f"k = {each.k}", each, name)[0] for each in servers], load_policy()).advice
-    k = advice.num_speculative_tokens
-    return Advised(service.what, advice.code, None if k is None else took[k] / min(took.values()) - 1.0)
+    recordings = [_record(f"k = {each.k}", each, name)[0] for each in servers]
+    k = compare_several(recordings, load_policy()).advice.num_speculative_tokens
+    return Advised(None if k is None else took[k] / min(took.values()) - 1.0)
 
 
-def run_all(work: Sequence[Work], processes: int | None = None) -> list[Any]:
-    """Call functions. The same arguments give the same results, in any number of processes."""
-    processes = processes or os.cpu_count() or 1
-    if processes == 1:
-        return list(starmap(_called, work))
-    with multiprocessing.Pool(processes) as pool:
-        return pool.starmap(_called, work, chunksize=1)
+def run_all(work: Sequence[Work]) -> list[Any]:
+    """Call functions. The same arguments give the same results."""
+    with ProcessPoolExecutor() as pool:
+        return list(pool.map(_called, work))
 
 
-def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _called(work: Work) -> Any:
+    function, arguments = work
     return function(*arguments)

@@ -13,9 +13,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import re
-import resource
 import signal
 import sys
 import tempfile
@@ -28,6 +26,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "deploy"), str(TESTS.parent / "tools")]
 
 from bench.fleet import Page, exposing, real_page, serving, targets
+from bench.processes import cpu_seconds, memory
 from dashboards.database import Database
 from dashboards.grafana import chosen, interpolate, load, window
 from demo.processes import Server
@@ -62,13 +61,8 @@ class Cost:
 
 def used(processes: Sequence[Server]) -> tuple[float, float]:
     """CPU seconds since their start, and resident MiB, of all together."""
-    cpu = mib = 0.0
-    for server in processes:
-        folder = Path(f"/proc/{server.process.pid}")
-        ticks = folder.joinpath("stat").read_text().rpartition(")")[2].split()[11:13]
-        cpu += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-        mib += int(folder.joinpath("statm").read_text().split()[1]) * resource.getpagesize() / 2**20
-    return cpu, mib
+    pids = [server.process.pid for server in processes]
+    return sum(map(cpu_seconds, pids)), sum(memory(pid).now for pid in pids)
 
 
 async def per_minute(processes: Sequence[Server], seconds: float) -> float:

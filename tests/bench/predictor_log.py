@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import hashlib
+import functools
 import itertools
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -45,23 +44,10 @@ class PredictorLog:
         return self.windows, self.accepted_tokens, self.draft_tokens
 
 
+@functools.cache
 def make_log(directory: Path, megabytes: int) -> PredictorLog:
-    """Return the log of that size (1 MB is 10**6 bytes), written now unless an earlier run left it in ``directory``.
-
-    A smaller log is the beginning of a bigger one.
-    """
-    path = directory / f"predictor-{megabytes}MB.log"
-    truth = path.with_suffix(".json")
-    recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    if truth.exists() and path.exists():
-        found = json.loads(truth.read_text())
-        if found.pop("recipe") == recipe and found["size_bytes"] == path.stat().st_size:
-            return PredictorLog(**found | {"path": path})
-    directory.mkdir(parents=True, exist_ok=True)
-    truth.unlink(missing_ok=True)
-    log = _write(path, megabytes * 1_000_000)
-    truth.write_text(json.dumps(dataclasses.asdict(log) | {"recipe": recipe, "path": str(path)}))
-    return log
+    """Write the log of that size (1 MB is 10**6 bytes). A smaller log is the beginning of a bigger one."""
+    return _write(directory / f"predictor-{megabytes}MB.log", megabytes * 1_000_000)
 
 
 def _write(path: Path, size_bytes: int) -> PredictorLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import re
@@ -16,6 +17,10 @@ from bench.rows import BenchError
 TESTS = Path(__file__).parents[1]
 # Bytecode is kept, as in any installation: pip writes it. C: no tool spends time on characters of several bytes.
 ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": str(TESTS), "LC_ALL": "C.UTF-8"}
+
+_QUIET_SECONDS = 0.4
+_QUIET_CPU_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +57,18 @@ def python(module: str, *arguments: str | Path, ends_with: int = 0) -> Run:
 def cpu_seconds(pid: int) -> float:
     """CPU time that a running process has taken, all threads, to the nanosecond (clock_getcpuclockid(3))."""
     return time.clock_gettime((~pid << 3) | 2)
+
+
+async def cpu_when_quiet(pid: int) -> float:
+    """CPU seconds so far, as soon as a running process has nothing left to do."""
+    async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+        after = cpu_seconds(pid)
+        while True:
+            before = after
+            await asyncio.sleep(_QUIET_SECONDS)
+            after = cpu_seconds(pid)
+            if after - before < _QUIET_CPU_SECONDS:
+                return before
 
 
 def bytes_read(pid: int) -> int:

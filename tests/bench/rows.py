@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -56,17 +55,23 @@ def _number(value: float) -> str:
 
 
 def show(sections: Mapping[str, Sequence[Row]]) -> None:
-    """Print one table, rows under their headings: with lines and colours on a terminal, as aligned text elsewhere."""
-    terminal = sys.stdout.isatty()
-    table = Table(*HEADER) if terminal else Table(*HEADER, box=None, pad_edge=False)
+    """Print one table, rows under their headings."""
+    shown = table(*HEADER, names=len(HEADER))
     for title, rows in sections.items():
-        table.add_section()
-        if not terminal:
-            table.add_row()
-        table.add_row(Text(title, style="bold"))
+        shown.add_row()
+        shown.add_row(Text(title, style="bold"))
         for row in rows:
-            table.add_row(*map(Text, _cells(row)), style="red" if row.holds is False else None)
-    Console(width=None if terminal else 200).print(table)
+            holds = {None: "", True: "yes", False: "NO"}[row.holds]
+            cells = map(Text, (row.what, row.measured, row.budget, holds))
+            shown.add_row(*cells, style="red" if row.holds is False else None)
+    show_table(shown)
+
+
+def missed(rows: Iterable[Row]) -> int:
+    """Print the last line, and return the exit code: 1 if a budget is missed."""
+    names = [row.what for row in rows if row.holds is False]
+    print(f"\nMissed, {len(names)}: {'; '.join(names)}." if names else "\nAll of it holds.")
+    return 1 if names else 0
 
 
 def table(*columns: str, names: int = 2) -> Table:
@@ -78,14 +83,10 @@ def table(*columns: str, names: int = 2) -> Table:
 
 
 def show_table(some: Table) -> None:
-    """Print a table, not wrapped at the width of no terminal."""
-    Console(width=None if sys.stdout.isatty() else 200).print(some)
+    """Print a table, not wrapped."""
+    Console(width=200).print(some)
 
 
 def percent(share: float) -> str:
     """A share of 0 to 1 with the digits that mean something."""
     return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
-
-
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    return row.what, row.measured, row.budget, {None: "", True: "yes", False: "NO"}[row.holds]

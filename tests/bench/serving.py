@@ -1,4 +1,4 @@
-"""``serve`` as a process: a big log, memory, CPU when idle, time to ready, a busy server, many predictors."""
+"""``serve`` as a process: a big log, memory, CPU when idle, time to ready, many predictors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 from aiohttp import web
 
 from bench.counting import ONE_ENGINE, count_up
 from bench.predictor_log import PredictorLog
-from bench.processes import ENVIRONMENT, TESTS, bytes_read, cpu_seconds, memory, run
+from bench.processes import ENVIRONMENT, TESTS, bytes_read, cpu_seconds, cpu_when_quiet, memory, run
 from bench.rows import BenchError, Row, figure
 from running import Exporter, Predictor, exporter, predictor
 
@@ -31,31 +30,25 @@ READY_RATIO = 3.0  # of importing the libraries
 READY_RUNS = 7
 # Idle CPU and time to ready depend on what else the machine does: the best of so many attempts is what holds.
 ATTEMPTS = 3
-BUSY_CLIENTS = 200  # half of them scrape without a pause, the others hold a request that they never end
-_BUSY_AFTER_SECONDS = 3.0
 MANY_PREDICTORS = (16, 256)
 MANY_SCRAPES = 20
 # CPU of a predictor and scrape, from few to many. Linear is 1.
 MANY_GROWTH = 1.5
-HEALTHY_SECONDS = 1.0
-HEALTHY_RUNS = 20
 
 SCRAPE_HEADERS = {
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1",
     "X-Prometheus-Scrape-Timeout-Seconds": "10",
 }
-_QUIET_SECONDS = 0.4
-_QUIET_CPU_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 300.0
 
 
 async def measure_catching_up(log: PredictorLog, empty: Path) -> list[Row]:
     """Rows of a server that reads the whole log, and of its memory over many scrapes."""
-    async with _serving(empty, log_from="start") as running:
-        start = await _cpu_when_quiet(running)
-    async with _serving(log.path, log_from="start") as running:
+    async with serving(empty, log_from="start") as running:
+        start = await cpu_when_quiet(running.process.pid)
+    async with serving(log.path, log_from="start") as running:
         await _until_read(running, log.size_bytes)
-        reading = await _cpu_when_quiet(running) - start
+        reading = await cpu_when_quiet(running.process.pid) - start
         await _check_totals(running, log)
         rows = await _memory_rows(running, log)
     return [
@@ -69,9 +62,9 @@ async def measure_idle(log: PredictorLog, seconds: float) -> list[Row]:
     """CPU that following a log and a scrape every 15 s takes beside an idle predictor."""
     tries: list[float] = []
     while not tries or (len(tries) < ATTEMPTS and min(tries) > IDLE_PERCENT_OF_CORE):
-        async with _serving(log.path, log_from="end") as running:
+        async with serving(log.path, log_from="end") as running:
             await running.samples(**SCRAPE_HEADERS)
-            await _cpu_when_quiet(running)
+            await cpu_when_quiet(running.process.pid)
             tries.append(100 * await _idle(running, seconds) / seconds)
     what = f"CPU when idle, a scrape every {SCRAPE_INTERVAL_SECONDS:g} s, over {seconds:g} s"
     return [_best(what, tries, "% of a core", IDLE_PERCENT_OF_CORE)]
@@ -85,7 +78,7 @@ async def measure_ready(empty: Path) -> list[Row]:
         started = time.monotonic()
         run(sys.executable, "-c", "import aiohttp, prometheus_client")
         imported = time.monotonic()
-        async with _serving(empty, log_from="start") as running:
+        async with serving(empty, log_from="start") as running:
             await running.get("/-/ready")
             seconds.append(time.monotonic() - imported)
         ratios.append(seconds[-1] / (imported - started))
@@ -93,27 +86,6 @@ async def measure_ready(empty: Path) -> list[Row]:
         figure("time to ready", seconds, "s"),
         figure("time to ready", ratios, "of `import aiohttp, prometheus_client`", at_most=READY_RATIO),
     ]
-
-
-async def measure_busy(empty: Path) -> list[Row]:
-    """The longest answer of ``/-/healthy`` over new connections, while many clients keep the server busy."""
-    seconds: list[float] = []
-    async with _serving(empty, log_from="start") as running:
-        host, port = running.url.removeprefix("http://").split(":")
-        program = (sys.executable, str(TESTS / "bench" / "busy_clients.py"), host, port, str(BUSY_CLIENTS))
-        clients = await asyncio.create_subprocess_exec(*program, env=ENVIRONMENT)
-        try:
-            await asyncio.sleep(_BUSY_AFTER_SECONDS)
-            for _ in range(HEALTHY_RUNS):
-                started = time.monotonic()
-                async with aiohttp.ClientSession() as session, session.get(f"{running.url}/-/healthy") as response:
-                    assert response.status == 200
-                seconds.append(time.monotonic() - started)
-        finally:
-            clients.kill()
-            await clients.wait()
-    what = f"/-/healthy beside {BUSY_CLIENTS} busy connections, the longest of {HEALTHY_RUNS}"
-    return [figure(what, [max(seconds)], "s", at_most=HEALTHY_SECONDS)]
 
 
 async def measure_many(directory: Path) -> list[Row]:
@@ -147,9 +119,9 @@ def _best(what: str, tries: list[float], unit: str, at_most: float) -> Row:
 
 
 @contextlib.asynccontextmanager
-async def _serving(log_path: Path, *, log_from: str) -> AsyncIterator[Exporter]:
-    """Run an exporter beside a stand-in whose counters go up with every fetch."""
-    async with _counting_predictor() as standing_in:
+async def serving(log_path: Path, *, log_from: str, fetches: int = 1) -> AsyncIterator[Exporter]:
+    """Run an exporter beside a stand-in whose counters go up with every so many fetches."""
+    async with _counting_predictor(fetches) as standing_in:
         arguments = (
             f"--predictor.url={standing_in.url}",
             f"--predictor.log-path={log_path}",
@@ -166,14 +138,13 @@ async def _serving_many(config: Path, number: int) -> AsyncIterator[Exporter]:
         listed = [{"name": f"service-{each}", "url": standing_in.url} for each in range(number)]
         config.write_text(json.dumps({"predictors": listed}), encoding="utf-8")
         async with exporter(f"--config.file={config}", stdin=None, **ENVIRONMENT) as running:
-            await running.until(
-                lambda samples: sum(v for s, v in samples.items() if s.startswith("specdec_up{")) == number
-            )
+            await running.until(lambda samples: total(samples, "specdec_up") == number)
             yield running
 
 
-def _up(samples: dict[str, float]) -> float:
-    return sum(value for series, value in samples.items() if series.startswith("specdec_up{"))
+def total(samples: dict[str, float], family: str) -> float:
+    """The sum of a family's samples."""
+    return sum(value for series, value in samples.items() if series.partition("{")[0] == family)
 
 
 @contextlib.asynccontextmanager
@@ -201,25 +172,10 @@ async def _until_read(running: Exporter, size_bytes: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _cpu_when_quiet(running: Exporter) -> float:
-    """CPU seconds so far, as soon as the exporter has nothing left to do."""
-    async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-        after = cpu_seconds(running.process.pid)
-        while True:
-            before = after
-            await asyncio.sleep(_QUIET_SECONDS)
-            after = cpu_seconds(running.process.pid)
-            if after - before < _QUIET_CPU_SECONDS:
-                return before
-
-
 async def _check_totals(running: Exporter, log: PredictorLog) -> None:
     samples = await running.samples()
     names = ("windows", "accepted_tokens", "draft_tokens")
-    found = tuple(
-        sum(value for series, value in samples.items() if series.startswith(f"specdec_log_{name}_total"))
-        for name in names
-    )
+    found = tuple(total(samples, f"specdec_log_{name}_total") for name in names)
     if found != log.totals:
         raise BenchError(f"serve found {found} in the log, there are {log.totals}")
 

@@ -113,21 +113,12 @@ class Api:
         seen = {one["metadata"]["name"]: one.get("status") for one in there.values()}
         raise TimeoutError(f"{resource} {query} are not so within {seconds:g} s: {json.dumps(seen, indent=1)}")
 
-    def wait(
-        self,
-        resource: str,
-        namespace: str | None,
-        name: str,
-        enough: Callable[[Object], Any] = bool,
-        *,
-        seconds: float = WAIT_SECONDS,
-    ) -> Object:
+    def wait(self, resource: str, namespace: str | None, name: str, enough: Callable[[Object], Any] = bool) -> Object:
         """The object ``name``, once it is there and ``enough`` of it is true."""
         return self.until(
             resource,
             namespace,
             lambda found: next((one for one in found if enough(one)), {}),
-            seconds=seconds,
             fieldSelector=f"metadata.name={name}",
         )
 

@@ -29,13 +29,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture(scope="session")
-def transcript(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Transcript]:
+def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
     """What this run saw; written at its end if it is asked to."""
     seen = Transcript()
     yield seen
-    for one in control_plane.processes:
-        ready, peak = f"{one.seconds:.0f} s", f"{one.peak_mib():.0f} MiB"
-        seen.row("Processes", Process=one.name, Ready_after=ready, Peak_memory=peak)
     if request.config.getoption("--record"):
         seen.write(EVIDENCE / "cluster.md")
 

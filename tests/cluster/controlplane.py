@@ -21,7 +21,7 @@ from certificates import Identity, issue
 from cluster.api import Api, Object, RefusedError, where
 from demo.processes import free_port
 from fieldtools import ROOT, run, tool
-from running import Process, started
+from running import started
 
 KUBECTL_SECONDS = 180.0
 # What turns our manifests into pods, and what cleans up. The others want nodes, or do what nobody looks at here.
@@ -48,7 +48,6 @@ class ControlPlane:
         self.url = f"https://127.0.0.1:{port}"
         self.authority = authority
         self.authority_file = directory / "ca.crt"
-        self.processes: list[Process] = []
         self.api = Api(port, self.authority_file, identity=(directory / "admin.crt", directory / "admin.key"))
         self.kubeconfig = self._write_kubeconfig()
         self._addresses = itertools.count(2)
@@ -206,8 +205,7 @@ def control_plane(directory: Path, data: Path | None = None) -> Iterator[Control
     with contextlib.ExitStack() as stack:
 
         def start(name: str, *flags: str, ready: Callable[[], bool]) -> None:
-            server = started(name, [tool(name), *flags], directory=directory, ready=ready)
-            plane.processes.append(stack.enter_context(server))
+            stack.enter_context(started(name, [tool(name), *flags], directory=directory, ready=ready))
 
         start(
             "etcd",

@@ -65,8 +65,7 @@ def controller(plane: ControlPlane, name: str, webhook_port: int) -> Iterator[No
     environment = {"TMPDIR": str(own), "POD_NAMESPACE": NAMESPACE}
     with started(
         name, command, directory=plane.directory, ready=lambda: listens(webhook_port), environment=environment
-    ) as process:
-        plane.processes.append(process)
+    ):
         yield
 
 

@@ -32,8 +32,7 @@ def installed(plane: ControlPlane) -> Iterator[None]:
         f"--web.listen-address=127.0.0.1:{port}",
         "--kubelet-endpoints=false",
     ]
-    with started(NAME, command, directory=plane.directory, ready=lambda: listens(port)) as process:
-        plane.processes.append(process)
+    with started(NAME, command, directory=plane.directory, ready=lambda: listens(port)):
         yield
 
 

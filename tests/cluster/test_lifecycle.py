@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import yaml
@@ -13,7 +12,6 @@ from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
 from deploy.manifests import KUBERNETES
-from report import Transcript
 
 # They come and go by themselves, and tell of others.
 PASSING = {"events", "leases"}
@@ -53,7 +51,7 @@ def images(pod: Object) -> list[str]:
 
 
 def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
-    kserve: ControlPlane, new_namespace: Callable[..., str], transcript: Transcript
+    kserve: ControlPlane, new_namespace: Callable[..., str]
 ) -> None:
     plane, namespace, monitoring = kserve, new_namespace(), new_namespace()
     before = inventory(plane.api)
@@ -74,6 +72,3 @@ def test_an_upgrade_rolls_out_and_a_removal_leaves_nothing(
 
     assert len(upgraded) > len(found)
     assert inventory(plane.api) == before
-    for (kind, where), number in sorted(Counter((kind, where) for kind, where, _ in upgraded).items()):
-        place = {namespace: "the predictor's", monitoring: "the monitoring's"}.get(where, "-")
-        transcript.row("Removed without a trace", Kind=kind, Namespace=place, Objects=str(number))

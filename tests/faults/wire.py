@@ -10,6 +10,7 @@ import random
 import re
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
@@ -97,17 +98,27 @@ CUTS = (
 
 
 class Server:
-    """Serves ``/metrics``: every request gets ``body`` with this ``fault``."""
+    """Serves ``/metrics``: every request gets ``body`` with this ``fault``. It counts what it is asked, by path."""
 
     def __init__(self) -> None:
         self.body = b""
         self.fault = NO_ANSWER
+        self.version_fault = SOUND
         self.url = ""
+        self.requests: Counter[str] = Counter()
+        self.connections = 0  # open now
+        self.most_connections = 0
+        self.longest_request = 0  # bytes
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.most_connections = max(self.most_connections, self.connections)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
-            fault = SOUND if path == b"/version" else self.fault
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split()[1]
+            self.requests[path.decode()] += 1
+            self.longest_request = max(self.longest_request, len(head))
+            fault = self.version_fault if path == b"/version" else self.fault
             data = fault.change(b'{"version": "0.32.0"}' if path == b"/version" else self.body)
             left = asyncio.create_task(reader.read())
             while fault.end == "drip" and data and not left.done():
@@ -124,6 +135,7 @@ class Server:
                 writer.transport.abort()
             left.cancel()
         writer.close()
+        self.connections -= 1
 
 
 @contextlib.asynccontextmanager

@@ -62,8 +62,6 @@ def interrupted(after: int, action: Callable[[], None]) -> Iterator[None]:
 class Verdict:
     """What a reader made of a scheme. ``lost`` stood on disk at a look; ``gone`` did not."""
 
-    lines: int = 0
-    rotations: int = 0
     lost: int = 0
     twice: int = 0
     invented: int = 0
@@ -71,9 +69,6 @@ class Verdict:
     gaps: int = 0
     silent: int = 0  # gone without a gap
     false_gaps: int = 0  # where nothing can have been missed
-
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(*(sum(pair) for pair in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
     @property
     def good(self) -> bool:
@@ -148,7 +143,6 @@ def judged(
     look(ROTATE_WAIT_SECONDS + 1)
     take(reading.close())
     life.end()
-    verdict.lines, verdict.rotations = len(life.written) - len(past), life.rotations
     verdict.lost = len(required - got.keys())
     # Without positions a start knows no end of a file but its last newline, so half a line there may count again.
     verdict.twice = sum(count - 1 for line, count in got.items() if positions or line not in life.halves)

@@ -102,8 +102,6 @@ def followed(name: str, home: Path, *, rotations_a_second: float, seconds: float
     everything = {line(number) for number in range(written)}
     missing = len(everything - got.keys())
     return Verdict(
-        lines=written,
-        rotations=int(written * LINE_BYTES / ROTATORS[name][1]),
         lost=len((required & everything) - got.keys()),
         twice=sum(count - 1 for count in got.values()),
         invented=len(got.keys() - everything),

@@ -5,9 +5,12 @@ The files are on a disk where there is one: there, a new file often has the inod
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logfiles import Log, Reader
 from rotation.judging import Exporter, Step, judged
@@ -79,6 +82,29 @@ def test_also_if_it_rotates_twice_in_the_middle_of_a_look(name: str, tmp_path: P
         home.mkdir()
         verdict = judged(scheme, home, [Step(1), Step(2, within=call), Step(0), Step(0), Step(1)])
         assert verdict.good, (call, verdict)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ALL)
+@given(data=st.data())
+def test_also_in_any_order(scheme: Scheme, data: st.DataObject) -> None:
+    """Other sequences every time."""
+    # Where nobody knows what was read, a start finds the end of a file, and a late writer has two.
+    positions = scheme is SCHEMES["a late writer"] or data.draw(st.booleans())
+    exporters: list[Exporter] = ["runs", "restarts", "is stopped", "is killed"]
+    step = st.builds(
+        Step,
+        rotations=st.sampled_from([0, 1, 2, 3, 6]),
+        lines=st.sampled_from([0, 1, 5, 200]),
+        seconds=st.sampled_from([0.5, 6.0, 90.0]),
+        exporter=st.sampled_from(exporters if positions else exporters[:2]),
+    )
+    steps = data.draw(st.lists(step, min_size=1, max_size=10))
+    globs = scheme.glob is not None and data.draw(st.booleans())
+    tick_ns = data.draw(st.sampled_from([1, 10**9]))
+    with tempfile.TemporaryDirectory() as home:
+        verdict = judged(scheme, Path(home), steps, positions=positions, globs=globs, tick_ns=tick_ns)
+    assert verdict.good, verdict
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.alert_quality import Watched, score
 from bench.alert_replay import Samples, episodes, replay
-from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, LOW_TICKET, SLOW_TICKET
-from bench.alert_traces import MINUTE, START, Latency, Minute, pinned, replica
+from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, SLOW_TICKET
+from bench.alert_traces import MINUTE, START, Latency, Minute, replica, samples
 from promtool import Promtool
+from rules.scenario import pinned
 
 SLOW = SLOW_TICKET.split()[0]
 
@@ -53,20 +53,20 @@ def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_pa
 def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: Path) -> None:
     """One database: a collapse, a service that is well, one with a slower body, one with a control."""
     rng = random.Random(11)
-    usual, well = Latency(0.02, 0.3), {"inference_service": "well", "model_name": "m"}
-    slow = {"inference_service": "slow", "model_name": "m"}
+    usual = Latency(0.02, 0.3)
+    well, slow = {"inference_service": "well"}, {"inference_service": "slow"}
+    file = {"tpot": usual.shares(5000, rng)}
     collapse = INCIDENTS[COLLAPSE]("collapse", rng)
     minutes = [Minute(latency={"tpot": usual})] * 110
     slower = [Minute(latency={"tpot": usual.times(1.4)})] * 110
-    samples: list[Samples] = [
+    told: list[Samples] = [
         *collapse.samples,
         *replica(minutes, rng, labels=well),
-        *pinned({"tpot": usual}, rng, minutes=110, requests=5000, labels=well),
         *replica(slower, rng, labels=slow),
-        *pinned({"tpot": usual}, rng, minutes=110, requests=5000, labels=slow),
+        *(samples(each) for labels in (well, slow) for each in pinned(110, file, labels=labels)),
     ]
 
-    fired = replay(samples, tmp_path, (START + 30 * MINUTE, START + 110 * MINUTE), alerts=(LOW_PAGE.split()[0], SLOW))
+    fired = replay(told, tmp_path, (START + 30 * MINUTE, START + 110 * MINUTE), alerts=(LOW_PAGE.split()[0], SLOW))
 
     alerts = {(service, each.alert) for service, found in fired.items() for each in found}
     assert {("collapse", "SpecDecodeAcceptanceLow"), ("slow", SLOW)} <= alerts
@@ -74,27 +74,3 @@ def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: 
     assert ("collapse", SLOW) not in alerts
     page = next(each for each in fired["collapse"] if each.severity == "critical")
     assert 15 <= (page.since - START) / MINUTE - collapse.due[LOW_PAGE] <= 25
-
-
-def test_scores_count_delays_misses_and_false_alarms() -> None:
-    def watched(*fired: tuple[float, float], due: int | None = 60) -> Watched:
-        quiet = 90 if due is None else due
-        return Watched("x", 90, quiet, {} if due is None else {LOW_PAGE: due}, {LOW_PAGE: fired} if fired else {})
-
-    found = score(
-        LOW_PAGE,
-        [
-            watched((72, 90)),
-            watched(),  # missed
-            watched((50, 55), (80, 90)),  # a false alarm before it, then late
-            watched((50, 70)),  # false, and still firing when it is due
-            watched((40, 45), (70, 75), due=None),  # nothing is wrong: two false ones
-            Watched("x", 90, 60, {LOW_TICKET: 60}, {LOW_PAGE: [(70, 80)]}),  # neither due nor false
-        ],
-    )
-
-    assert found.due == 4
-    assert found.delays == [12, 20, 0]
-    assert found.false_alarms == 4
-    assert found.quiet_minutes == 5 * 30 + 60
-    assert found.false_per_month == pytest.approx(4 * 30 * 1440 / 210)

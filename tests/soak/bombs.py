@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gzip
 import re
 import resource
@@ -18,6 +17,7 @@ from typing import Final
 
 from aiohttp import web
 
+from bench.processes import memory
 from builders import CAPTURES
 from running import Exporter, Predictor, answer_nothing, exporter, predictor
 
@@ -114,12 +114,6 @@ class Target:
         self._health.stdin.write(b"\n")
         return float(await self._health.stdout.readline())
 
-    def _memory(self, key: str) -> float:
-        status = Path(f"/proc/{self.running.process.pid}/status").read_text()
-        found = re.search(rf"{key}:\s+(\d+) kB", status)
-        assert found is not None
-        return int(found[1]) / 1024
-
     async def survive(self, bomb: Bomb) -> Measured:
         """Set off ``bomb``; then the honest predictor must be read as ever. Returns what was measured."""
         before = await self.dropped()
@@ -133,7 +127,7 @@ class Target:
         await self.answers(HONEST, 2)
         samples = await self.running.until(lambda found: found['specdec_up{inference_service="svc"}'] == 1)
         assert any(name.startswith("specdec_drafts_total") for name in samples)
-        measured.peak_mib = self._memory("VmHWM")
+        measured.peak_mib = memory(self.running.process.pid).peak
         after = await self.dropped()
         measured.dropped = {what: number - before[what] for what, number in after.items() if number > before[what]}
         return measured
@@ -182,24 +176,6 @@ def engines(number: int) -> bytes:
         elif 'engine="1"' not in line:
             lines.append(line)
     return ("\n".join(lines) + "\n").encode()
-
-
-def wide(number: int) -> bytes:
-    """As many series of interest as a body may hold, of so many engines."""
-    labels = [f'model_name="m",engine="{n}"' for n in range(number)]
-    lines: list[str] = []
-    for family in (
-        "inter_token_latency_seconds",
-        "request_time_per_output_token_seconds",
-        "e2e_request_latency_seconds",
-    ):
-        for each in labels:
-            lines += [f'vllm:{family}_seconds_bucket{{{each},le="{le}"}} 1' for le in (*range(97), "+Inf")]
-            lines += [f"vllm:{family}_seconds_{part}{{{each}}} 1" for part in ("sum", "count")]
-    for each in labels:
-        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-        lines += [f'{name}{{{each},position="{n}"}} 1' for n in range(64)]
-    return ("\n".join(lines[:199_000]) + "\n").encode()
 
 
 def _body(make: Callable[[], bytes], encoding: str = "identity") -> Bomb:
@@ -264,12 +240,12 @@ def _log(*chunks: Callable[[], Iterator[bytes]]) -> Bomb:
     return bomb
 
 
-async def _streams(on: Target, files: int, size: int = 60) -> None:
+async def _streams(on: Target) -> None:
     piece = b"2026-11-20T21:37:51.0Z stdout P " + b"x" * 16_000 + b"\n"
-    for n in range(files):
-        on.logs(piece * size, name=f"pod{n}.log")
+    for n in range(60):
+        on.logs(piece * 60, name=f"pod{n}.log")
     await on.log_read()
-    for n in range(files):
+    for n in range(60):
         (on.log.parent / f"pod{n}.log").unlink()
 
 
@@ -303,14 +279,13 @@ ALL: Final[dict[str, Bomb]] = {
     "100,000 gzip members": _body(lambda: gzip.compress(b"#\n") * 100_000, "gzip"),
     "100,000 models": _models(100_000),
     "400 engines of 0.32.0": _body(lambda: engines(400)),
-    "16 MiB, 199,000 series of 512 engines": _body(lambda: wide(512)),
     "one series 199,000 times": _series(199_000, 'vllm:num_requests_running{{engine="0"}} {}\n'),
     "a label of 16 MB": _body(lambda: _RUNNING.format("m" * 16_000_000, 0).encode()),
     "16 MiB, scrapers that wait for 0.7 s": _impatient,
     "deflate of 100 MB in 100 KB": _body(lambda: zlib.compress(b"#\n" * 50_000_000, 9), "deflate"),
     "100,000 engines in the log": _log(lambda: log_lines(100_000)),
     "a line of 100 MB": _log(lambda: iter([b"x" * _MIB] * 100), lambda: iter([b"\n"])),
-    "unfinished lines of 60 containers": functools.partial(_streams, files=60),
+    "unfinished lines of 60 containers": _streams,
     "8 scrapers of 400 engines": _many_scrapers,
     "10 status pages of 400 engines": _status_loop,
 }

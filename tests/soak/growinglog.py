@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from bench.predictor_log import beginning, make_log
+from logfiles import Log
 
 _BLOCK_MEGABYTES = 4
 _FILE_BYTES = 200_000_000
@@ -21,29 +20,29 @@ class GrowingLog:
         self.path = directory / "vllm.log"
         self.bytes = self.lines = self.windows = self.accepted_tokens = self.draft_tokens = 0
         self.renamed = self.truncated = 0
+        self._log = Log(self.path)
         self._rotated_at = 0  # bytes
         self._made = make_log(directory, _BLOCK_MEGABYTES)
         self._block = self._made.path.read_bytes()[len(beginning()) :]
         self._block_lines = self._block.count(b"\n")
-        self._file = self.path.open("ab", buffering=0)
         self._begin()
 
     def may_grow(self, read_bytes: float) -> bool:
         """Whether the reader keeps up; it has begun a file before that is rotated, as real rotations are far apart."""
-        full = self._file.tell() >= _FILE_BYTES
-        return self.bytes - read_bytes < _AHEAD_BYTES and not (full and read_bytes <= self._rotated_at)
+        return self.bytes - read_bytes < _AHEAD_BYTES and not (self._is_full and read_bytes <= self._rotated_at)
 
     def write(self) -> None:
         """Write a block; rotate the file when it is full."""
-        if self._file.tell() >= _FILE_BYTES:
+        if self._is_full:
             self._rotate()
         self._put(self._block, self._block_lines)
         self.windows += self._made.windows
         self.accepted_tokens += self._made.accepted_tokens
         self.draft_tokens += self._made.draft_tokens
 
-    def close(self) -> None:
-        self._file.close()
+    @property
+    def _is_full(self) -> bool:
+        return self.path.stat().st_size >= _FILE_BYTES
 
     def _begin(self) -> None:
         # Real files begin with a time, so no two begin alike.
@@ -54,26 +53,17 @@ class GrowingLog:
         return self.renamed + self.truncated
 
     def _put(self, data: bytes, lines: int) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file.fileno(), rest) :]
+        self._log.append(data)
         self.bytes += len(data)
         self.lines += lines
 
     def _rotate(self) -> None:
         self._rotated_at = self.bytes
-        names = [self.path.with_name(f"{self.path.name}.{number}") for number in range(1, ROTATED_FILES + 1)]
-        for older, newer in reversed(list(zip(names[1:], names, strict=False))):
-            if newer.exists():
-                newer.rename(older)
+        self._log.sibling(f".{ROTATED_FILES}").path.unlink(missing_ok=True)
         if self.rotations % 2:
-            shutil.copyfile(self.path, names[0])
-            os.ftruncate(self._file.fileno(), 0)
-            self._file.seek(0)
+            self._log.copytruncate()
             self.truncated += 1
         else:
-            self.path.rename(names[0])
-            self._file.close()
-            self._file = self.path.open("ab", buffering=0)
+            self._log.rotate()
             self.renamed += 1
         self._begin()

@@ -1,4 +1,4 @@
-"""``kill -9`` at random moments, while a log is written and rotates: a table of docs/evidence/reliability.md.
+"""``kill -9`` at random moments, while a log is written and rotates.
 
 What is promised: the position file is whole at every moment. A start goes on exactly where that file says. No line that
 a scrape has counted counts again. A line that was read after the last scrape is lost with the process, as for any
@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import random
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from report import EVIDENCE, measured_by, record, recording
+from bench.serving import total
+from loglines import SPEC
 from running import Exporter, exporter
 
 KEPT_FILES = 40
@@ -33,18 +32,14 @@ class Writer:
         self.path.touch()
         self.lines = self.rotations = 0
         self.files = [(self.path, self.path.stat().st_ino)]  # oldest first
-        self.deleted: list[int] = []  # open descriptors
+        self.away = directory / "away"
+        self.away.mkdir()
         self._chance = chance
 
     def line(self) -> bytes:
         """The next line; a number that no other line has makes the files differ."""
         self.lines += 1
-        return (
-            f"(APIServer pid={10_000_000 + self.lines}) INFO 11-20 21:44:58 [metrics.py:120] SpecDecoding metrics: "
-            "Mean acceptance length: 2.80, Accepted throughput: 0.90 tokens/s, Drafted throughput: 1.50 tokens/s, "
-            "Accepted: 9 tokens, Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.600, 0.400, "
-            "Avg Draft acceptance rate: 60.0%\n"
-        ).encode()
+        return f"(APIServer pid={10_000_000 + self.lines}) INFO 11-20 21:44:58 [metrics.py:120] {SPEC}\n".encode()
 
     async def burst(self) -> None:
         """Write a few lines; perhaps rotate."""
@@ -58,7 +53,7 @@ class Writer:
             self.rotate()
 
     def rotate(self) -> None:
-        """Rename the log, begin another, and delete the oldest."""
+        """Rename the log, begin another, and take the oldest away."""
         self.rotations += 1
         rotated = self.path.with_name(f"vllm.log-20261122-{self.rotations:06}")
         self.path.rename(rotated)
@@ -67,9 +62,8 @@ class Writer:
         self.files.append((self.path, self.path.stat().st_ino))
         if len(self.files) > KEPT_FILES:
             oldest = self.files.pop(0)[0]
-            # While it is open, no other file has its inode, by which `unread` tells files apart.
-            self.deleted.append(os.open(oldest, os.O_RDONLY))
-            oldest.unlink()
+            # While it is somewhere, no other file has its inode, by which `unread` tells files apart.
+            oldest.rename(self.away / oldest.name)
 
     def unread(self, state: Path) -> int:
         """Lines behind the saved positions; not exact while a line is half written."""
@@ -104,11 +98,9 @@ class Tally:
     """What was seen. Lines are counted as windows, which they are."""
 
     kills: int = 0
-    kills_at_start: int = 0
     torn: int = 0
     lost: int = 0
     doubled: int = 0
-    unscraped: int = 0
     saved: int = 0  # lines before the positions
 
     def look(self, writer: Writer, state: Path, *, scraped: int) -> None:
@@ -119,16 +111,14 @@ class Tally:
         except ValueError:
             self.torn += 1
         self.doubled += max(0, scraped - self.saved)
-        self.unscraped += max(0, self.saved - scraped)
 
 
 async def windows(running: Exporter) -> int:
     """The lines that this process has counted."""
-    samples = await running.samples()
-    return int(sum(value for name, value in samples.items() if name.startswith("specdec_log_windows_total")))
+    return int(total(await running.samples(), "specdec_log_windows_total"))
 
 
-async def run(kills: int, chance: random.Random, directory: Path) -> tuple[Tally, Writer]:
+async def run(kills: int, chance: random.Random, directory: Path) -> Tally:
     """Kill the exporter ``kills`` times; after each kill but those at a start, check what the next process counts."""
     writer, tally, state = Writer(directory, chance), Tally(), directory / "positions.json"
     arguments = (
@@ -146,7 +136,6 @@ async def run(kills: int, chance: random.Random, directory: Path) -> tuple[Tally
                 await asyncio.sleep(chance.uniform(0.0, 2 * KILL_WITHIN_SECONDS))
                 process.kill()
                 await process.wait()
-            tally.kills_at_start += 1
             tally.look(writer, state, scraped=tally.saved)
         async with exporter(*arguments) as running:
             counted = await caught_up(running, writer.lines - tally.saved)
@@ -160,11 +149,7 @@ async def run(kills: int, chance: random.Random, directory: Path) -> tuple[Tally
                 running.process.kill()
                 await running.process.wait()
         tally.look(writer, state, scraped=before + counted)
-        if sys.stderr.isatty():
-            print(f"\r{tally.kills} of {kills} kills", end="", file=sys.stderr)
-    for descriptor in writer.deleted:
-        os.close(descriptor)
-    return tally, writer
+    return tally
 
 
 async def caught_up(running: Exporter, expected: int) -> int:
@@ -175,34 +160,3 @@ async def caught_up(running: Exporter, expected: int) -> int:
         quiet = quiet + 1 if (await running.samples()).get(behind) == 0 else 0
         await asyncio.sleep(0.1)
     return counted
-
-
-def main() -> None:
-    """Run it and print the table."""
-    parser = recording(__doc__)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="repeats a run")
-    parser.add_argument("--kills", type=int, default=200)
-    options = parser.parse_args()
-    print(f"seed {options.seed}")
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None) as name:
-        tally, writer = asyncio.run(run(options.kills, random.Random(options.seed), Path(name)))
-    rows = [
-        ("kills", f"{tally.kills}"),
-        ("of these before or soon after the process was ready", f"{tally.kills_at_start}"),
-        ("lines written", f"{writer.lines:,}"),
-        ("rotations", f"{writer.rotations:,}"),
-        ("position files torn", f"{tally.torn}"),
-        ("lines behind the saved positions that the next process did not count", f"{tally.lost}"),
-        ("lines that counted twice", f"{tally.doubled}"),
-        ("lines read between the last scrape and the kill, lost with the process", f"{tally.unscraped:,}"),
-    ]
-    print(*(f"{what}: {number}" for what, number in rows), sep="\n")
-    if options.record:
-        command = f"make soak-killed KILLS={options.kills} ARGS=--record"
-        record(EVIDENCE / "reliability.md", "killed", ("", "number"), rows, measured_by(command))
-    sys.exit(1 if tally.torn or tally.lost or tally.doubled else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -21,11 +21,10 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.processes import ENVIRONMENT
+from bench.serving import serving, total
 from report import EVIDENCE, measured_by, record, recording
-from running import Exporter, exporter
+from running import Exporter
 from soak.growinglog import ROTATED_FILES, GrowingLog
-from soak.predictors import Counting, Predictor
 from soak.watch import HEADER, Watch
 from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
 
@@ -35,7 +34,6 @@ LOG_BYTES = 10_000_000_000
 WARM_UP_SHARE = 0.1
 LEAST_WARM_UP = 1500  # scrapes: bounded windows are full (docs/evidence/benchmarks.md)
 
-_TICK_SECONDS = 0.25
 _READ_SECONDS = 2.0
 
 _OPENMETRICS = {
@@ -52,36 +50,25 @@ async def soak(minutes: float, directory: Path) -> Watch:
     """Scrape an exporter without a pause, while it reads a log that grows as fast as it is read and is rotated."""
     share = minutes / 60
     scrapes, log_bytes = round(SCRAPES * share), round(LOG_BYTES * share)
-    counting = Counting()
-    predictor = Predictor(counting)
-    await predictor.open()
     log = GrowingLog(directory)
-    flags = (f"--predictor.url={predictor.url}", f"--predictor.log-path={log.path}", "--predictor.log-from=start")
-    try:
-        async with (
-            asyncio.timeout(180 * minutes + 600),
-            exporter(*flags, stdin=None, **ENVIRONMENT) as running,
-        ):
-            watch = Watch(running.process.pid, more_descriptors=ROTATED_FILES)
-            # As many reloads in every run, however long it is.
-            async with _busy(running, watch, counting, reload_seconds=minutes):
-                warm_up = max(LEAST_WARM_UP, round(WARM_UP_SHARE * scrapes))
-                await asyncio.gather(
-                    _scrape(running, Watch(0), warm_up), _write(running, log, round(WARM_UP_SHARE * log_bytes))
-                )
-            written = log.bytes
-            async with watch.measured(), _busy(running, watch, counting, reload_seconds=minutes) as asked:
-                await asyncio.gather(_scrape(running, watch, scrapes), _write(running, log, log_bytes))
-                await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
-            await _check_totals(running, watch, log)
-            watch.amount = (
-                f"{scrapes:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads, "
-                f"{(log.bytes - written) / 1e9:.1f} GB of log, {log.rotations} rotations"
+    async with asyncio.timeout(180 * minutes + 600), serving(log.path, log_from="start", fetches=10) as running:
+        watch = Watch(running.process.pid, more_descriptors=ROTATED_FILES)
+        # As many reloads in every run, however long it is.
+        async with _busy(running, watch, reload_seconds=minutes):
+            warm_up = max(LEAST_WARM_UP, round(WARM_UP_SHARE * scrapes))
+            await asyncio.gather(
+                _scrape(running, Watch(0), warm_up), _write(running, log, round(WARM_UP_SHARE * log_bytes))
             )
-            return watch
-    finally:
-        log.close()
-        await predictor.close()
+        written = log.bytes
+        async with watch.measured(), _busy(running, watch, reload_seconds=minutes) as asked:
+            await asyncio.gather(_scrape(running, watch, scrapes), _write(running, log, log_bytes))
+            await asyncio.sleep(2 * ROTATE_WAIT_SECONDS)  # rotated files are left alone for so long
+        await _check_totals(running, watch, log)
+        watch.amount = (
+            f"{scrapes:,} scrapes, {asked.statuses:,} reads of the status, {asked.reloads} reloads, "
+            f"{(log.bytes - written) / 1e9:.1f} GB of log, {log.rotations} rotations"
+        )
+        return watch
 
 
 async def _scrape(running: Exporter, watch: Watch, amount: int) -> None:
@@ -113,8 +100,8 @@ async def _write(running: Exporter, log: GrowingLog, amount: int) -> None:
     wanted = log.bytes + amount
     while lines < log.lines or log.bytes < wanted:
         samples = await running.samples(**_TEXT)
-        read = _total(samples, "specdec_log_reader_bytes_total")
-        lines = _total(samples, "specdec_log_reader_lines_total")
+        read = total(samples, "specdec_log_reader_bytes_total")
+        lines = total(samples, "specdec_log_reader_lines_total")
         for _ in range(25):  # 100 MB to a scrape
             if log.bytes < wanted and log.may_grow(read):
                 log.write()
@@ -134,21 +121,16 @@ async def _check_totals(running: Exporter, watch: Watch, log: GrowingLog) -> Non
         "specdec_log_accepted_tokens_total": log.accepted_tokens,
         "specdec_log_draft_tokens_total": log.draft_tokens,
     }.items():
-        watch.equal(what, _total(samples, what), expected)
+        watch.equal(what, total(samples, what), expected)
     # The part of a line that was read before its file was cut is read again in the copy.
-    read = _total(samples, "specdec_log_reader_bytes_total")
+    read = total(samples, "specdec_log_reader_bytes_total")
     watch.check(read >= log.bytes, f"{read:,.0f} bytes read, {log.bytes:,} written")
 
 
 @contextlib.asynccontextmanager
-async def _busy(running: Exporter, watch: Watch, counting: Counting, *, reload_seconds: float) -> AsyncIterator[Asked]:
-    """Move the counters, read the status, reload."""
+async def _busy(running: Exporter, watch: Watch, *, reload_seconds: float) -> AsyncIterator[Asked]:
+    """Read the status, reload."""
     asked, loaded = Asked(), _loaded(running)
-
-    async def count() -> None:
-        while True:
-            counting.go_on()
-            await asyncio.sleep(_TICK_SECONDS)
 
     async def read() -> None:
         while True:
@@ -163,7 +145,7 @@ async def _busy(running: Exporter, watch: Watch, counting: Counting, *, reload_s
             running.process.send_signal(signal.SIGHUP)
             asked.reloads += 1
 
-    tasks = [asyncio.create_task(each()) for each in (count, read, reload)]
+    tasks = [asyncio.create_task(each()) for each in (read, reload)]
     try:
         yield asked
         for task in tasks:
@@ -191,11 +173,6 @@ class Asked:
 def _loaded(running: Exporter) -> int:
     """How often the exporter has loaded its configuration again."""
     return sum("configuration loaded" in line for line in running.log)
-
-
-def _total(samples: dict[str, float], family: str) -> float:
-    """The sum of a family's samples."""
-    return sum(value for series, value in samples.items() if series.partition("{")[0] == family)
 
 
 def main() -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import statistics
 import time
 from collections.abc import AsyncIterator
 
-from bench.processes import cpu_seconds, descriptors, memory, threads
+from bench.processes import cpu_seconds, cpu_when_quiet, descriptors, memory, threads
 
 GROWTH_MIB = 2.0
-_QUIET_SECONDS = 1.0
-_QUIET_CPU_SECONDS = 0.05
-_LONGEST_WAIT_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +24,8 @@ class Rest:
     @classmethod
     async def of(cls, pid: int) -> Rest:
         """Wait until the process is quiet, then look."""
-        async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-            while True:
-                before = cpu_seconds(pid)
-                await asyncio.sleep(_QUIET_SECONDS)
-                if cpu_seconds(pid) - before < _QUIET_CPU_SECONDS:
-                    return cls(memory(pid).now, descriptors(pid), threads(pid))
+        await cpu_when_quiet(pid)
+        return cls(memory(pid).now, descriptors(pid), threads(pid))
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,8 +12,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from bench.counting import ONE_ENGINE
 from bench.processes import descriptors
-from soak.predictors import Counting, Mood, Predictor
+from faults.wire import REFUSED, SLOW, SOUND, Server
+from faults.wire import serving as answering
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
@@ -24,13 +26,10 @@ SCRAPERS = 8
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Predictor]:
-    predictor = Predictor(Counting())
-    await predictor.open()
-    try:
+async def serving() -> AsyncIterator[Server]:
+    async with answering() as predictor:
+        predictor.body, predictor.fault = ONE_ENGINE.read_bytes(), SOUND
         yield predictor
-    finally:
-        await predictor.close()
 
 
 @pytest.fixture
@@ -50,9 +49,9 @@ async def running(url: str) -> AsyncIterator[ExporterRuntime]:
         await runtime.stop()
 
 
-async def all_closed(predictor: Predictor) -> None:
+async def all_closed(predictor: Server) -> None:
     async with asyncio.timeout(30):
-        while predictor.seen.connections:
+        while predictor.connections:
             await asyncio.sleep(0)
 
 
@@ -62,9 +61,9 @@ async def test_scrapers_share_a_request_and_no_connection_stays_open(session: ai
         rounds = 5
         for _ in range(rounds):
             await asyncio.gather(*(fetcher.fetch(30) for _ in range(SCRAPERS)))
-        assert predictor.seen.requests == {"/metrics": rounds}
-        assert predictor.seen.most_connections == 1
-        assert predictor.seen.longest_request <= 512
+        assert predictor.requests == {"/metrics": rounds}
+        assert predictor.most_connections == 1
+        assert predictor.longest_request <= 512
         await all_closed(predictor)
 
 
@@ -72,34 +71,34 @@ async def test_a_predictor_that_is_silent_has_one_request_to_answer_and_then_non
     session: aiohttp.ClientSession,
 ) -> None:
     async with serving() as predictor:
-        await predictor.suffer("silent")
+        predictor.fault = SLOW[0]
         fetcher = MetricsFetcher(session, predictor.url)
         rounds = 5
         for _ in range(rounds):
             found = await asyncio.gather(*(fetcher.fetch(0.05) for _ in range(SCRAPERS)), return_exceptions=True)
             assert [error.reason for error in found if isinstance(error, FetchError)] == ["timeout"] * SCRAPERS
             await all_closed(predictor)
-        assert predictor.seen.requests.total() <= rounds
-        assert predictor.seen.most_connections == 1
+        assert predictor.requests.total() <= rounds
+        assert predictor.most_connections == 1
 
 
 async def test_scrapers_share_the_question_for_the_version_too() -> None:
     async with serving() as predictor, running(predictor.url) as runtime:
         await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
-        assert predictor.seen.requests == {"/metrics": 1, "/version": 1}
+        assert predictor.requests == {"/metrics": 1, "/version": 1}
         assert runtime.predictors[0].state.running.vllm_version == "0.32.0"
 
 
 async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:
     async with serving() as predictor, running(predictor.url) as runtime:
-        predictor.silent_paths = {"/version"}
+        predictor.version_fault = SLOW[0]
         patient = asyncio.create_task(runtime.refresh(30))
         async with asyncio.timeout(30):
-            while not predictor.seen.requests["/version"]:
+            while not predictor.requests["/version"]:
                 await asyncio.sleep(0)
             await runtime.refresh(0.2)
         assert not patient.done()
-        assert predictor.seen.requests["/version"] == 1
+        assert predictor.requests["/version"] == 1
         patient.cancel()
         await asyncio.wait({patient})
 
@@ -127,9 +126,9 @@ async def test_a_reload_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reloads() -> None:
-    moods: tuple[Mood, ...] = ("well", "silent", "cut", "refused")
     async with serving() as one, serving() as other:
-        settings = Settings(predictors=tuple(PredictorSettings(name=each.url, url=each.url) for each in (one, other)))
+        urls = (one.url, other.url, "http://127.0.0.1:1")  # nobody listens at the last
+        settings = Settings(predictors=tuple(PredictorSettings(name=url, url=url) for url in urls))
         names = ["here", "there"]
 
         def load() -> Settings:
@@ -144,10 +143,8 @@ async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reload
         await runtime.start()
         held: list[tuple[int, int]] = []
         for _ in range(4):
-            for mood in moods:
-                await other.suffer(mood)
-                await asyncio.gather(*(runtime.refresh(0.05 if mood == "silent" else 30) for _ in range(SCRAPERS)))
-                await other.open()
+            for other.fault in (SOUND, *SLOW, *REFUSED):
+                await asyncio.gather(*(runtime.refresh(0.05 if other.fault in SLOW else 30) for _ in range(SCRAPERS)))
             assert await runtime.reload() is None
             await asyncio.gather(all_closed(one), all_closed(other))
             held.append((len(asyncio.all_tasks()), descriptors(os.getpid())))

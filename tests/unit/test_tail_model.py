@@ -17,5 +17,5 @@ def test_twenty_lives_of_a_log() -> None:
 
 @pytest.mark.nightly
 def test_a_hundred_others() -> None:
-    """Other sequences every time; `make soak-tail` takes many more."""
+    """Other sequences every time."""
     run_state_machine_as_test(LogLife, settings=settings(STEPS, max_examples=100, derandomize=False))

@@ -36,29 +36,17 @@ _WARM_UP_CLIENTS: Final = 12
 _TIMEOUT_SECONDS: Final = 10.0
 
 
-def scenario(k: int, method: str = "draft_model") -> Scenario:
-    """A draft model, or another method, with ``k`` draft tokens per step; no speculation for 0."""
-    return Scenario(name=f"{method}-k{k}" if k else "off", method=method if k else None, k=k, phases=())
-
-
-def server(
-    k: int,
-    installation: Installation,
-    *,
-    models: Path,
-    directory: Path,
-    arguments: Sequence[str] = (),
-    method: str = "draft_model",
-) -> Server:
+def server(k: int, installation: Installation, *, models: Path, directory: Path) -> Server:
     """A server with ``k`` draft tokens per step, which keeps its files in a folder of its own in ``directory``."""
-    kind = scenario(k, method)
+    kind = Scenario(name=f"draft_model-k{k}", method="draft_model" if k else None, k=k, phases=())
     own = directory / kind.name
     own.mkdir()
     return Server(
         installation,
         models=models,
         directory=own,
-        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS), *arguments),
+        # With a cache of prefixes, prompts that are sent again would cost nothing.
+        arguments=(*kind.arguments(models), "--max-num-seqs", str(MAX_CLIENTS), "--no-enable-prefix-caching"),
         environment=_ENVIRONMENT,
     )
 
@@ -84,13 +72,13 @@ def _warm_up(server: Server) -> None:
 
 
 @contextlib.contextmanager
-def clients(server: Server, number: int, prompts: Sequence[Prompt], *, max_tokens: int = MAX_TOKENS) -> Iterator[None]:
+def clients(server: Server, number: int, prompts: Sequence[Prompt]) -> Iterator[None]:
     """Keep ``number`` clients busy with ``prompts``, again and again."""
     ended, waiting = threading.Event(), itertools.cycle(prompts)
 
     def send() -> None:
         while not ended.is_set():
-            server.answer(next(waiting), max_tokens=max_tokens, temperature=0)
+            server.answer(next(waiting), max_tokens=MAX_TOKENS, temperature=0)
 
     with ThreadPoolExecutor(number) as pool:
         sending = [pool.submit(send) for _ in range(number)]

@@ -90,13 +90,7 @@ def outcomes(installation: Installation, language: Language, tmp_path_factory: p
     models = directory / "models"
     models.mkdir()
     write_checkpoints(models, language, target_layers=closed_loop.TARGET_LAYERS)
-    plain, drafting = (
-        # With a cache of prefixes, prompts that are sent again would cost nothing.
-        closed_loop.server(
-            k, installation, models=models, directory=directory, arguments=("--no-enable-prefix-caching",)
-        )
-        for k in (0, K)
-    )
+    plain, drafting = (closed_loop.server(k, installation, models=models, directory=directory) for k in (0, K))
     baseline = directory / "plain.yaml"
     with closed_loop.running([plain, drafting]):
         with closed_loop.in_turn(plain, [(load, PROMPTS[kind]) for load in LOADS for kind in PROMPTS], PHASE_SECONDS):
