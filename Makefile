@@ -10,7 +10,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 # Without bytecode every worker compiles all tests again, which takes each of them 6 s.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-alerts bench-compare fuzz soak soak-memory lock clean
+.PHONY: help demo check test tests test-tools test-nightly ci-nightly lint format render schema bench bench-ruler bench-alerts bench-compare fuzz soak soak-memory lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -110,6 +110,9 @@ bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARG
 
 bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated recordings; ARGS=--quick for a tenth of them
 	$(BIN)/python tests/bench/compare_quality.py $(ARGS)
+
+bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
+	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
 
 soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/evidence/reliability.md
 	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory $(ARGS)
