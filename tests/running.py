@@ -22,14 +22,14 @@ SERVER_START_SECONDS = 180.0  # the machine may be busy
 SERVER_STOP_SECONDS = 20.0
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
     """Ask until ``condition`` holds; ``TimeoutError`` naming ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             msg = f"no {what} within {seconds:g} s"
             raise TimeoutError(msg)
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 @contextlib.contextmanager
