@@ -241,8 +241,8 @@ def _log(*chunks: Callable[[], Iterator[bytes]]) -> Bomb:
 
 
 async def _streams(on: Target) -> None:
-    piece = b"2026-11-20T21:37:51.0Z stdout P " + b"x" * 16_000 + b"\n"
-    for n in range(60):
+    for n in range(60):  # files that begin alike would be taken for copies of one
+        piece = b"2026-11-20T21:37:51.0Z stdout P %d" % n + b"x" * 16_000 + b"\n"
         on.logs(piece * 60, name=f"pod{n}.log")
     await on.log_read()
     for n in range(60):
