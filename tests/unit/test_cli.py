@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import json
 import os
 import re
 import socket
@@ -14,7 +13,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
@@ -43,12 +41,11 @@ class Run:
         self,
         *arguments: str,
         program: tuple[str, ...] = MODULE,
-        stdin: bytes = b"",
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         done = subprocess.run(
             [*program, *arguments],
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment(**variables),
             timeout=SECONDS,
@@ -57,10 +54,6 @@ class Run:
         self.code = done.returncode
         self.out = done.stdout.decode()
         self.err = done.stderr.decode()
-
-    @property
-    def objects(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
     def is_refused(self, words: str) -> bool:
         """Bad usage: exit code 64, and nothing but one line that says why."""
@@ -275,26 +268,6 @@ def test_commands_and_flags_are_completed_and_nothing_is_served(typed: str, offe
     assert (run.code, run.out.split()) == (0, [f"plain,{each}" for each in offered])
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "words"),
-    [
-        ("SPECDEC_CONFIG_FILE", "predictors: [{nmae: x}]", "predictors[0].nmae: unknown key"),
-        ("SPECDEC_CONFIG_FILE", None, "cannot be read: No such file or directory"),
-        ("SPECDEC_WEB_CONFIG_FILE", "tls: {}", "tls"),
-    ],
-)
-@pytest.mark.parametrize("flag", ["--config.check", "--web.listen-address=127.0.0.1:0"])
-def test_a_bad_file_exits_1_with_one_line_that_names_it(
-    tmp_path: Path, variable: str, text: str | None, words: str, flag: str
-) -> None:
-    file = tmp_path / "specdec.yaml"
-    if text is not None:
-        file.write_text(text)
-    run = Run(flag, variables={variable: str(file)})
-    assert run.failed(words), run.err
-    assert str(file) in run.err
-
-
 @pytest.mark.parametrize("shown", [False, True])
 def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
     shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -314,13 +287,7 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
         assert "ZeroDivisionError: by nothing" in err
 
 
-# --- check, healthcheck ---
-
-
-def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) -> None:
-    run = Run("check", f"http://127.0.0.1:{closed_port}", "--predictor.timeout=1s")
-    assert (run.code, run.err, run.out.startswith("FAIL  Metrics: ")) == (1, "", True)
-    assert "Check that the predictor runs" in run.out
+# --- healthcheck ---
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1)])
