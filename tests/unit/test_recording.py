@@ -19,10 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, known, latency, snapshot
-from demo.simulator.scenario import Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from recordings import E2E, LENGTHS, TPOT, TTFT
+from recordings import CURVE, loaded
 from running import Predictor, predictor
 from specdec_exporter.baseline.blocks import Blocks
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
@@ -222,34 +221,11 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
-def filled(bounds: tuple[float, ...], rounds: int) -> Histogram:
-    """A histogram with requests in every bucket."""
-    added = [rounds * (500 + 7 * i) for i in range(len(bounds))]
-    middles = [(low + min(high, 2.0 * low)) / 2.0 for low, high in itertools.pairwise((0.0, *bounds))]
-    middles[0] = bounds[0] / 2.0
-    total = sum(count * middle for count, middle in zip(added, middles, strict=True))
-    return Histogram(bounds, tuple(map(float, itertools.accumulate(added))), total)
-
-
 def test_a_recording_of_a_busy_day_is_a_small_file() -> None:
-    """24 blocks and 120 intervals, with values in every bucket of vLLM's histograms."""
-    shots = []
-    for rounds in range(24 * 64 + 1):
-        lengths = filled(LENGTHS, rounds)
-        shots.append(
-            msgspec.structs.replace(
-                busy(1_234_567.0 * rounds, 200.123456, 56.0 * rounds),
-                time_to_first_token=filled(TTFT, rounds),
-                time_per_output_token=filled(TPOT, rounds),
-                request_latency=filled(E2E, rounds),
-                prompt_length=lengths,
-                generation_length=lengths,
-                prompt_tokens=lengths.sum,
-            )
-        )
-    found = recorded(*map(snapshot, shots))
-    assert (len(found.intervals), len(found.blocks)) == (120, 24)
-    assert 15_000 < len(to_yaml(found)) < 40_000
+    """24 blocks and 120 intervals, in vLLM's buckets."""
+    busy = loaded("busy", {2.0**power: 0.02 * 1.3**power for power in range(8)}, CURVE, intervals=15, blocks=24)
+    assert (len(busy.intervals), len(busy.blocks)) == (120, 24)
+    assert len(to_yaml(busy)) < 40_000
 
 
 def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
@@ -448,14 +424,6 @@ async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(pat
             await record(server.url, duration_seconds=60, log_paths=paths)
 
 
-def simulated(log: Path, *incidents: Restart) -> contextlib.AbstractAsyncContextManager[str]:
-    return serving(
-        SimulatorSettings(
-            load=8, speed=20.0, listen_address="127.0.0.1:0", log_path=str(log), engines=2, incidents=incidents
-        )
-    )
-
-
 async def command(*arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "specdec_exporter", "baseline", *arguments, stderr=asyncio.subprocess.PIPE
@@ -480,7 +448,10 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
-    async with simulated(tmp_path / "vllm.log") as url:
+    settings = SimulatorSettings(
+        load=8, speed=20.0, listen_address="127.0.0.1:0", log_path=str(tmp_path / "vllm.log"), engines=2
+    )
+    async with serving(settings) as url:
         log = f"--predictor.log-path={tmp_path}/*.log"
         process = await command(
             "record", "--predictor.url", url, "--duration=2s", log, "-o", str(path), "--hardware=none"
