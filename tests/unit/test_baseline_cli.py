@@ -195,13 +195,6 @@ def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said
     assert said in " ".join(result.output.split())
 
 
-def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path) -> None:
-    arguments = ["serve", "--config.check", "--baseline.file"]
-    assert CliRunner().invoke(cli.cli, [*arguments, file], standalone_mode=False).return_value == 0
-    result = CliRunner().invoke(cli.cli, [*arguments, str(tmp_path / "none.yaml")], standalone_mode=False)
-    assert "none.yaml: cannot be read: No such file" in str(result.exception)
-
-
 @pytest.mark.parametrize(
     ("place", "said"),
     [("missing/base.yaml", "expected a file in a directory that exists"), ("base.yaml", "exists already")],

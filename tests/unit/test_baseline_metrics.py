@@ -18,7 +18,6 @@ from specdec_exporter.baseline.pinned import PinnedBaseline, fit
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.speculation.acceptance import Counts
@@ -47,16 +46,14 @@ WITH_SPECULATION = msgspec.structs.replace(
 )
 
 
-async def render(path: Path, *snapshots: Snapshot, version: str | None = None) -> str:
-    """The baseline's part of the exposition."""
+async def render(path: Path) -> str:
+    """The baseline's part of the exposition beside the predictor of the dump."""
     settings = Settings(predictors=(PredictorSettings(name="svc", baseline=str(path)),))
     runtime = ExporterRuntime(settings, lambda: settings)
     try:
         await runtime.start()
         (predictor,) = runtime.predictors
-        for each in snapshots:
-            predictor.state.observe_version(version)
-            predictor.observe(each)
+        predictor.observe(parse_exposition(DUMP.read_bytes()))
         text = generate_latest(SpecdecCollector(runtime)).decode()
     finally:
         await runtime.stop()
@@ -72,27 +69,12 @@ async def test_the_families_are_the_golden_ones(
 ) -> None:
     path = tmp_path / "base.yaml"
     write_baseline(str(path), baseline)
-    text = await render(path, parse_exposition(DUMP.read_bytes()))
+    text = await render(path)
     golden = GOLDEN.with_name(f"{name}.txt")
     if request.config.getoption("--update-golden"):
         golden.write_text(text)
     assert text == golden.read_text()
     assert "secret" not in text
-
-
-async def test_nothing_is_served_before_the_model_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    write_baseline(str(path), WITH_SPECULATION)
-    assert await render(path) == ""
-    assert await render(path, snapshot()) == ""
-
-
-async def test_nothing_is_served_beside_another_model(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    write_baseline(str(path), WITH_SPECULATION)
-    assert await render(path, snapshot(engine(model="large"))) == ""
-    assert await render(path, snapshot(engine(model="large")), snapshot(engine(model="tiny"))) != ""
-    assert await render(path, snapshot(engine(model="tiny")), snapshot(engine(model="large"))) == ""
 
 
 def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
@@ -125,7 +107,7 @@ async def test_a_baseline_of_drafts_that_were_verified_in_part_has_no_acceptance
     context = msgspec.structs.replace(WITH_SPECULATION.context, command=command)
     path = tmp_path / "base.yaml"
     write_baseline(str(path), msgspec.structs.replace(WITH_SPECULATION, context=context))
-    text = await render(path, parse_exposition(DUMP.read_bytes()))
+    text = await render(path)
     assert "specdec_baseline_acceptance_ratio{" not in text
     assert 'specdec_baseline_mean_acceptance_length{inference_service="svc",model_name="tiny"} 2.8' in text
     pinned = PinnedBaseline(str(path))
