@@ -19,10 +19,10 @@ from rich.console import Console
 
 from anyrecording import recordings
 from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, loaded, recording
+from recordings import CONTEXT, CURVE, compared, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.commands.cli import cli
-from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
+from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.latency import (
     LatencyComparison,
@@ -51,10 +51,6 @@ UNLIKE = replace(
 )
 
 
-def compared(baseline: Baseline = PLAIN, candidate: Baseline = FASTER) -> Comparison:
-    return compare(baseline, candidate, load_policy())
-
-
 def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -> str:
     console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None)
     with console.capture() as captured:
@@ -67,7 +63,7 @@ def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -
 
 @pytest.mark.parametrize("candidate", [FASTER, UNLIKE], ids=["like", "unlike"])
 def test_it_fits_80_columns(candidate: Baseline) -> None:
-    comparison = compared(candidate=candidate)
+    comparison = compared(PLAIN, candidate)
     for verbose in (False, True):
         lines = printed(comparison, verbose=verbose).splitlines()
         assert max(map(len, lines)) <= 80
@@ -90,12 +86,12 @@ def test_three_lines_come_first_what_was_found_what_to_do_and_the_flags() -> Non
     table = " ".join(" ".join(rest).split())
     for figure in ("decoding, at the same load", "decoding, fixed number of clients"):
         assert figure in table
-    unlike = printed(compared(candidate=UNLIKE), 200).splitlines()[2]
+    unlike = printed(compared(PLAIN, UNLIKE), 200).splitlines()[2]
     assert unlike.startswith("Flags: settings_differ, load_differs, short_recording, interrupted, context_missing (see")
 
 
 def test_flags_say_what_to_do() -> None:
-    text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
+    text = " ".join(printed(compared(PLAIN, UNLIKE), 200).split())
     assert "settings_differ: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
     assert "context_missing: the candidate does not say: runtime" in text
     assert "interrupted: the candidate's recording was interrupted after 600 s" in text
@@ -119,7 +115,7 @@ def test_a_quantile_is_shown_as_a_range(found: Quantile | None, shown: str) -> N
 
 
 def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
-    text = as_markdown(compared())
+    text = as_markdown(compared(PLAIN, FASTER))
     for fact in (CONTEXT.hardware, CONTEXT.model, CONTEXT.runtime, CONTEXT.request_parameters):
         assert f"| {fact} | {fact} |" in text
     assert text.count(f"```\n{CONTEXT.command}\n```") == 2
@@ -129,7 +125,7 @@ def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
 
 def test_foreign_text_means_itself_in_markdown() -> None:
     hostile = replace(UNLIKE, context=replace(CONTEXT, command="run ``` <b>"))
-    text = as_markdown(compared(candidate=hostile))
+    text = as_markdown(compared(PLAIN, hostile))
     assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
     assert "\n````\nrun ``` <b>\n````\n" in text
 
