@@ -254,12 +254,6 @@ def test_a_pair_of_the_same_minutes_says_so(files: dict[str, str]) -> None:
     assert (comparison["paired"], comparison["decision"]["code"]) == (True, "faster")
 
 
-def test_the_help_says_no_escape_sequence() -> None:
-    text = ran("--help").out
-    assert "\b" not in text
-    assert "--paired" in text
-
-
 async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dict[str, str]) -> None:
     text, markdown, many = await asyncio.gather(
         *(command(files["plain"], files["faster"], f"--output={kind}") for kind in ("text", "markdown")),

@@ -268,12 +268,6 @@ def test_what_cannot_be_compared_is_refused(found: list[Baseline], words: str) -
         side_by_side(*found)
 
 
-def test_without_a_like_load_nothing_is_recommended() -> None:
-    several = side_by_side(recording("plain"), recording("k3", curve=CURVE[:3]), Server().record(6))
-    assert (several.advice.code, several.advice.speculative_config) == ("undecided", None)
-    assert "k3 has no step times. k6 ran at about" in several.advice.outlook
-
-
 # --- Crossover and schedule -------------------------------------------------------------------------------------------
 
 
