@@ -19,7 +19,6 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Event,
-    PredictorWarning,
     SpecDecoding,
 )
 
@@ -183,20 +182,6 @@ def test_the_number_of_accounts_is_bounded() -> None:
     assert analysis.windows == 1
 
 
-def test_lifetime_lines_are_differenced() -> None:
-    account = judged(
-        config(engine_generation="v0", num_speculative_tokens=5), *(lifetime(*totals) for totals in V0_TOTALS)
-    )
-    assert account.figures is not None
-    assert account.figures.accepted_tokens == 972
-    assert account.figures.draft_tokens == 1380
-    assert account.lifetime == (972, 1380)
-    assert account.windows == len(V0_TOTALS)
-
-
-V0_TOTALS = ((10, 10), (376, 390), (454, 520), (615, 785), (972, 1380), (972, 1380))
-
-
 def test_a_single_lifetime_line_is_told_as_it_is() -> None:
     account = judged(lifetime(972, 1380))
     assert known(account.figures).acceptance_ratio == 972 / 1380
@@ -209,18 +194,10 @@ IDLE = EngineStats(generation_throughput=0.0)
 @pytest.mark.parametrize(
     ("events", "code", "words"),
     [
-        pytest.param([], "unknown", "This log holds no line", id="nothing recognised"),
-        pytest.param([config(speculative=False, method=None), BUSY], "off", "is off", id="off"),
         pytest.param([config(), BUSY], "watch", "nothing is drafted", id="on, but not drafting"),
         pytest.param([config(), IDLE], "idle", "no tokens", id="on, idle"),
         pytest.param([config()], "unknown", "no stats line", id="on, no stats lines"),
         pytest.param([BUSY], "unknown", "no spec-decode line", id="init line missing"),
-        pytest.param(
-            [config(), PredictorWarning(warning="stats_logging_disabled")],
-            "unknown",
-            "Several API servers",
-            id="several API servers",
-        ),
     ],
 )
 def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], code: str, words: str) -> None:

@@ -102,16 +102,17 @@ def test_every_wording_of_the_line_gives_the_tokens_that_were_fed(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "verdict", "words"),
     [
-        ("0.32.0-baseline-nospec", "Speculative decoding is off"),
-        ("0.32.0-draft_model-apiservers2", "Several API servers"),
-        ("0.32.0-draft_model-disable-log-stats", "--disable-log-stats"),
+        ("0.32.0-baseline-nospec", "off", "Speculative decoding is off"),
+        ("0.32.0-draft_model-apiservers2", "unknown", "Several API servers"),
+        ("0.32.0-draft_model-disable-log-stats", "unknown", "--disable-log-stats"),
     ],
 )
-def test_a_real_log_without_lines_says_why(name: str, words: str) -> None:
+def test_a_real_log_without_lines_says_why(name: str, verdict: str, words: str) -> None:
     run = Run(capture(name))
     assert run.code == 0
+    assert f"Verdict: {verdict}" in run.text
     assert words in run.text
     assert run.stderr == ""
 
@@ -167,6 +168,7 @@ def test_several_files_are_one_story_in_the_order_given(tmp_path: Path) -> None:
     assert account is not None
     assert account.figures is not None
     assert (account.figures.accepted_tokens, account.figures.draft_tokens) == (972, 1380)
+    assert account.lifetime == (972, 1380)
 
 
 def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:

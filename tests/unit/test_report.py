@@ -115,14 +115,10 @@ Acceptance by position
 """
 
 
-def test_the_report_of_a_log_reads_like_this() -> None:
+def test_the_report_of_a_log_reads_like_this_in_a_pipe() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
     assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
-
-
-def test_a_pipe_gets_no_escapes_and_no_blanks_at_the_end_of_a_line() -> None:
-    text = printed(some_lines())
     assert ESCAPE not in text
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
