@@ -239,13 +239,6 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
     assert (row.concurrency, row.speedup) == (32, None)
 
 
-def test_before_there_are_enough_steps_good_acceptance_is_no_good_news() -> None:
-    verdict = watched((0.9, 0.8), 0.5, baseline=STEPS_OF_20_MS, seconds=90.0).status().verdict
-    assert verdict.code == "watch"
-    assert verdict.reasons[0] == "speed-up not known: only 180 decoding steps so far, 200 are needed"
-    assert verdict.action == "To know, wait for more traffic."
-
-
 def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
     state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
     for index in range(20):
