@@ -24,10 +24,6 @@ from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
-PROGRAM = (
-    "import sys; from specdec_exporter.commands.analyze import analyze; "
-    "sys.exit(analyze(sys.argv[2:], output=sys.argv[1]))"
-)
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 
 
@@ -231,7 +227,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def process(output: str, *paths: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, output, *paths],
+        [sys.executable, "-m", "specdec_exporter", "analyze", f"--output={output}", *paths],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -143,20 +143,6 @@ def test_a_restart_empties_the_windows_and_counts_anew(state: PredictorState, cl
     assert known(state.window()).drafts == 5
 
 
-@pytest.mark.parametrize("times", [(2000.0, 1000.0), (None, None), (1000.0, 1_790_003_600.0)])
-def test_of_processes_that_answer_in_turn_only_the_growth_is_counted(
-    state: PredictorState, clock: Clock, times: tuple[float | None, ...]
-) -> None:
-    for turn in range(6):
-        other = turn % 2
-        state.observe_snapshot(started(times[other], drafting(5000 - 3000 * other + turn, 15_000, 12_000, 17_000)))
-        clock.advance(60)
-    assert (state.restarts, state.processes) == (0, 2)
-    window = known(state.window())
-    assert window.drafts == 8  # the first answer of the second process adds nothing
-    assert window.draft_tokens == 0
-
-
 def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     state: PredictorState, clock: Clock
 ) -> None:
@@ -171,17 +157,6 @@ def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     window = known(state.window())
     assert (window.drafts, window.acceptance_ratio, window.mean_acceptance_length) == (100, 0.5, 2.5)
     assert state.restarts == 1
-
-
-def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine()))
-    clock.advance(60)
-    state.observe_snapshot(snapshot(engine(200, (1.0, 1.0, 1.0))))
-    state.observe_failure("GET http://x answered 503")
-    status = state.status()
-    assert (status.up, status.state, status.window, status.lifetime) == (False, "unreachable", None, None)
-    assert all(view.snapshot is None and view.window is None and not view.has_windows for view in state.engines())
-    assert status.verdict.code == "unknown"
 
 
 def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:
