@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -106,6 +105,15 @@ def beginning(
     return state, server
 
 
+def step(
+    state: PredictorState, server: Server, step_seconds: float, requests: float = 1.0, seconds: float = 15.0
+) -> None:
+    """Let the server decode, and read it."""
+    server.run(seconds, step_seconds, requests)
+    server.clock.advance(seconds)
+    state.observe_snapshot(server.snapshot())
+
+
 def watched(
     curve: Sequence[float],
     step_seconds: float,
@@ -118,9 +126,7 @@ def watched(
     """A state that watched a server decode at an even pace, scraped every few seconds."""
     state, server = beginning(curve, baseline)
     for index in range(int(seconds / every)):
-        server.run(every, step_seconds * (1.0 + 0.01 * (-1) ** index), requests)
-        server.clock.advance(every)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, step_seconds * (1.0 + 0.01 * (-1) ** index), requests, every)
     return state
 
 
@@ -181,9 +187,7 @@ def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
     """The verdict on one speed-up at one acceptance, k = 1; ``noise`` is the relative swing of the step time."""
     state, server = beginning((rate,))
     for index in range(20):
-        server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
     return judge(state.evidence(), POLICY).verdict
 
 
@@ -216,8 +220,8 @@ def test_a_speed_up_within_chance_is_no_good_news_whatever_is_accepted(rate: flo
 
 def test_the_step_time_of_the_same_load_counts() -> None:
     baseline = plain((1.0, 0.02), (4.0, 0.023), (16.0, 0.035))
-    for requests, step in ((1.0, 0.02), (4.0, 0.023), (8.0, 0.027), (16.0, 0.035), (30.0, 0.049)):
-        state = watched((0.5, 0.4), 1.2 * step, baseline=baseline, requests=requests)
+    for requests, seconds in ((1.0, 0.02), (4.0, 0.023), (8.0, 0.027), (16.0, 0.035), (30.0, 0.049)):
+        state = watched((0.5, 0.4), 1.2 * seconds, baseline=baseline, requests=requests)
         cost = known(state.cost)
         assert cost.concurrency == pytest.approx(requests)
         assert cost.slowdown.value == pytest.approx(1.2, rel=0.01)
@@ -242,9 +246,7 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
 def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
     state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
     for index in range(20):
-        server.run(15.0, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
     verdict = judge(state.evidence(), POLICY).verdict
     assert (verdict.code, verdict.basis) == ("watch", "measured")
     assert verdict.headline == "The measurement does not tell yet whether speculation pays"
@@ -258,18 +260,14 @@ def test_a_baseline_of_another_model_measures_nothing() -> None:
 # --- what is left out ---
 
 
-def run(state: PredictorState, server: Server, intervals: int, step_seconds: float, **changes: Any) -> None:
+def run(state: PredictorState, server: Server, intervals: int, step_seconds: float) -> None:
     for _ in range(intervals):
-        server.run(15.0, step_seconds)
-        for name, value in changes.items():
-            setattr(server, name, value)
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, step_seconds)
 
 
-@pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
+@pytest.mark.parametrize("set_by", [3600.0, -3600.0, -1_790_000_000.0])
 @pytest.mark.parametrize("when", [0, 2, 5])
-def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> None:
+def test_a_wall_clock_that_is_set_changes_nothing(set_by: float, when: int) -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
     state.observe_baseline(STEPS_OF_20_MS)
@@ -277,8 +275,8 @@ def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> Non
     server.started = clock.wall()
     state.observe_snapshot(server.snapshot())
     for turn, step_seconds in enumerate([0.2] * 4 + [0.025] * 5):  # a minute of slow first steps
-        clock.ahead += step if turn == when else 0.0
-        run(state, server, 1, step_seconds)
+        clock.ahead += set_by if turn == when else 0.0
+        step(state, server, step_seconds)
         assert (state.cost is None) == (turn < 4)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
 
@@ -291,8 +289,7 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
     second = Server(first.clock, (0.5,))
     second.started = first.clock.wall() + 115.0
     first.clock.advance(100.0)
-    run(state, second, 1, 0.5)
-    run(state, second, 4, 0.5)  # still slow: within the first minute
+    run(state, second, 5, 0.5)  # still slow: within the first minute
     run(state, second, 6, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
     ((_, after),) = benefit(state).loads
@@ -302,7 +299,8 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
 def test_intervals_with_preemptions_are_left_out() -> None:
     state, server = beginning()
     run(state, server, 10, 0.025)
-    run(state, server, 1, 3.0, preemptions=1.0)
+    server.preemptions = 1.0
+    step(state, server, 3.0)
     run(state, server, 10, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
     ((_, totals),) = benefit(state).loads
@@ -331,9 +329,7 @@ def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
 def test_the_bins_are_bounded_and_add_up() -> None:
     state, server = beginning(baseline=plain((1.0, 0.02), (8.0, 0.02)))
     for power in range(40):
-        server.run(15.0, 0.025, 1.3**power)
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, 0.025, 1.3**power)
     loads = benefit(state).loads
     assert [bound for bound, _ in loads] == [1 << power for power in range(12)]
     assert sum(totals.load.seconds for _, totals in loads) == pytest.approx(40 * 15.0)
