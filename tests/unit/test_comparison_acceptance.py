@@ -47,7 +47,7 @@ ADAPTIVE = f"""{CONTEXT.command} --speculative-config '{{"enable_adaptive_verifi
 
 
 @pytest.mark.parametrize("sides", [("baseline",), ("candidate",), ("baseline", "candidate")])
-def test_drafts_of_which_only_part_is_verified_have_no_acceptance_to_compared(sides: tuple[str, ...]) -> None:
+def test_drafts_of_which_only_part_is_verified_have_no_acceptance_to_compare(sides: tuple[str, ...]) -> None:
     """As counted, acceptance falls from 70 % to 40 %; nothing says that it did."""
     pair = {name: speculating(rate) for name, rate in (("baseline", 0.7), ("candidate", 0.4))}
     full = compared(pair["baseline"], pair["candidate"])
@@ -146,7 +146,7 @@ def test_another_k_or_method_is_not_judged() -> None:
         assert not comparison.decision.regression
 
 
-def test_a_baseline_without_speculation_has_no_acceptance_to_compared() -> None:
+def test_a_baseline_without_speculation_has_no_acceptance_to_compare() -> None:
     assert compared(recording("plain"), speculating(0.7)).acceptance_change is None
 
 
