@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.log.events import ServerArguments
+from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -93,6 +93,39 @@ def engine(
 def arguments(**speculative: object) -> ServerArguments:
     """The line of arguments of a server with these keys of ``--speculative-config``."""
     return ServerArguments(arguments={"speculative_config": speculative})
+
+
+def config(**changes: object) -> EngineConfig:
+    """The engine-init line of a server that drafts."""
+    values: dict[str, object] = {
+        "speculative": True,
+        "vllm_version": "0.32.0",
+        "engine_generation": "v1",
+        "method": "draft_model",
+        "draft_model": "/models/draft",
+        "num_speculative_tokens": 3,
+        "model": "/models/target",
+        "served_model_name": "tiny",
+    }
+    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def window(
+    per_position: Sequence[int], drafts: int, timestamp: str | None = None, engine: str | None = None
+) -> SpecDecoding:
+    """The event of a line as vLLM 0.10.2 and later print it."""
+    accepted, drafted = sum(per_position), drafts * len(per_position)
+    return SpecDecoding(
+        timestamp=timestamp,
+        engine=engine,
+        accepted_tokens=accepted,
+        draft_tokens=drafted,
+        acceptance_ratio=accepted / drafted,
+        mean_acceptance_length=round(1 + accepted / drafts, 2),
+        bonus_included=True,
+        per_position=tuple(round(count / drafts, 3) for count in per_position),
+        num_speculative_tokens=len(per_position),
+    )
 
 
 def snapshot(*engines: EngineSnapshot) -> Snapshot:

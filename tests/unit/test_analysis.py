@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import arguments, known
+from builders import arguments, config, known, window
 from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
 from specdec_exporter.inspection.logstory import (
     MAX_CONFIGURATIONS,
@@ -16,42 +16,12 @@ from specdec_exporter.inspection.logstory import (
     LogStory,
 )
 from specdec_exporter.predictor.log.events import (
-    EngineConfig,
     EngineStats,
     Event,
     SpecDecoding,
 )
 
 K = 3
-
-
-def config(**changes: object) -> EngineConfig:
-    values: dict[str, object] = {
-        "vllm_version": "0.32.0",
-        "engine_generation": "v1",
-        "model": "/models/target",
-        "speculative": True,
-        "method": "draft_model",
-        "draft_model": "/models/draft",
-        "num_speculative_tokens": K,
-    }
-    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
-
-
-def window(per_position: list[int], drafts: int, timestamp: str | None = None, engine: str | None = None) -> Event:
-    """The event of a line as vLLM 0.10.2 and later print it."""
-    accepted, drafted = sum(per_position), drafts * len(per_position)
-    return SpecDecoding(
-        timestamp=timestamp,
-        engine=engine,
-        accepted_tokens=accepted,
-        draft_tokens=drafted,
-        acceptance_ratio=accepted / drafted,
-        mean_acceptance_length=round(1 + accepted / drafts, 2),
-        bonus_included=True,
-        per_position=tuple(round(count / drafts, 3) for count in per_position),
-        num_speculative_tokens=len(per_position),
-    )
 
 
 def lifetime(accepted: int, drafted: int, timestamp: str | None = None) -> Event:

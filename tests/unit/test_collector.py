@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 import metrictables
-from builders import CAPTURES
+from builders import CAPTURES, config, window
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.exporter import PROCESS
@@ -25,24 +25,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 # Families whose values are of this machine or this moment.
 VOLATILE = re.compile(r"(# (HELP|TYPE) )?(process_|python_|specdec_exporter_|specdec_scrape_collector_duration)")
 
-CONFIG = EngineConfig(
-    speculative=True,
-    vllm_version="0.32.0",
-    engine_generation="v1",
-    method="draft_model",
-    draft_model="/models/draft",
-    num_speculative_tokens=3,
-    served_model_name="tiny",
-)
-LINE = SpecDecoding(
-    engine="000",
-    accepted_tokens=9,
-    draft_tokens=15,
-    mean_acceptance_length=2.8,
-    bonus_included=True,
-    per_position=(0.8, 0.6, 0.4),
-    num_speculative_tokens=3,
-)
+LINE = window((4, 3, 2), 5, engine="000")
 
 
 async def render(*dumps: Path, log: bool = False) -> str:
@@ -53,7 +36,7 @@ async def render(*dumps: Path, log: bool = False) -> str:
     try:
         state = runtime.predictors[0].state
         if log:
-            for event in (CONFIG, PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
+            for event in (config(), PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
                 state.observe_event(event)
         for dump in dumps:
             state.observe_snapshot(parse_exposition(dump.read_bytes()))

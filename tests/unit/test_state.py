@@ -9,9 +9,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from builders import CAPTURES, Clock, arguments, engine, known, numbers, snapshot
+from builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
+from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.history import HISTORY_POINTS
@@ -26,20 +26,6 @@ def clock() -> Clock:
 @pytest.fixture
 def state(clock: Clock) -> PredictorState:
     return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
-
-
-def config(**more: object) -> EngineConfig:
-    known: dict[str, object] = {
-        "speculative": True,
-        "vllm_version": "0.32.0",
-        "engine_generation": "v1",
-        "method": "draft_model",
-        "draft_model": "/models/draft",
-        "num_speculative_tokens": 3,
-        "model": "/models/target",
-        "served_model_name": "tiny",
-    }
-    return EngineConfig(**{**known, **more})  # type: ignore[arg-type]
 
 
 def test_the_window_is_what_happened_between_two_fetches(state: PredictorState, clock: Clock) -> None:
