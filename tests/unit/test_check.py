@@ -18,12 +18,12 @@ import pytest
 
 import running
 from builders import CAPTURES
+from recordings import recording
 from running import Predictor
-from specdec_exporter.baseline.file import Baseline, write_baseline
+from specdec_exporter.baseline.file import write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
@@ -141,22 +141,8 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
 
 def recorded(directory: Path, seconds: float, model: str = "tiny", **more: Any) -> str:
     """The file of a baseline without speculation."""
-    bounds = (0.01, 0.1, float("inf"))
-    times = Histogram(
-        bounds=bounds,
-        counts=tuple(1000.0 if bound >= seconds else 0.0 for bound in bounds),
-        sum=1000 * seconds,
-    )
-    baseline = Baseline(
-        name="quiet hour",
-        recorded_at="2026-11-20T10:00:00Z",
-        duration_seconds=1800.0,
-        model_name=model,
-        time_per_output_token_seconds=times,
-        **more,
-    )
     path = str(directory / "baseline.yaml")
-    write_baseline(path, baseline)
+    write_baseline(path, recording("quiet hour", [seconds] * 1000, model_name=model, **more))
     return path
 
 
