@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from loglines import HEADER, SPEC
@@ -219,53 +214,6 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     peak_bytes(tmp_path / "warm-up", 1)
     few, many = peak_bytes(tmp_path / "few", 2_000), peak_bytes(tmp_path / "many", 8_000)
     assert many < few + 50_000
-
-
-# --- as a process: pipes, streams, signals ---
-
-
-@contextlib.contextmanager
-def process(output: str, *paths: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "specdec_exporter", "analyze", f"--output={output}", *paths],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
-
-
-def test_json_lines_of_a_stream_come_while_it_goes_on() -> None:
-    with process("jsonl", "-") as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        for second in range(3):
-            line = SPEC_LINE.replace(":52 ", f":5{second} ")
-            child.stdin.write(line.encode())
-            child.stdin.flush()
-            assert msgspec.json.decode(child.stdout.readline())["timestamp"] == f"11-20 21:44:5{second}"
-        child.stdin.close()
-        assert child.stdout.read() == b""
-        assert child.wait() == 0
-
-
-@pytest.mark.parametrize("output", ["text", "jsonl"])
-def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None:
-    marker = tmp_path / "fifo"
-    os.mkfifo(marker)
-    with process(output, capture("0.25.1-ngram-k5"), str(marker)) as child:
-        writer = os.open(marker, os.O_WRONLY)  # waits until the first file has been read and this one is opened
-        try:
-            child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=30)
-        finally:
-            os.close(writer)
-    assert child.returncode == 0
-    assert err == b""
-    assert b"380" in out
 
 
 STARTS = CAPTURES.parent / "starts"

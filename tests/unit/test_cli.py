@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from types import MappingProxyType
 import pytest
 
 from builders import CAPTURES
+from loglines import HEADER, SPEC
 from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
@@ -68,10 +71,10 @@ class Run:
 
 
 @contextlib.contextmanager
-def process(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(*arguments: str, stdin: int = subprocess.DEVNULL, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [*MODULE, *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(**variables),
@@ -349,3 +352,35 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> Non
         analyze.stdout.close()
         assert analyze.stderr.read() == b""
         assert analyze.wait(SECONDS) == 0
+
+
+def test_json_lines_of_a_stream_come_while_it_goes_on() -> None:
+    with process("analyze", "--output=jsonl", "-", stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for second in range(3):
+            line = f"{HEADER}{SPEC}\n".replace(":52 ", f":5{second} ")
+            child.stdin.write(line.encode())
+            child.stdin.flush()
+            assert json.loads(child.stdout.readline())["timestamp"] == f"11-20 21:44:5{second}"
+        child.stdin.close()
+        assert child.stdout.read() == b""
+        assert child.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None:
+    marker = tmp_path / "fifo"
+    os.mkfifo(marker)
+    with process(
+        "analyze", f"--output={output}", str(CAPTURES / "0.25.1-ngram-k5" / "server.log"), str(marker)
+    ) as child:
+        writer = os.open(marker, os.O_WRONLY)  # waits until the first file has been read and this one is opened
+        try:
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=SECONDS)
+        finally:
+            os.close(writer)
+    assert child.returncode == 0
+    assert err == b""
+    assert b"380" in out
