@@ -28,21 +28,6 @@ def state(clock: Clock) -> PredictorState:
     return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
 
 
-def test_the_window_is_what_happened_between_two_fetches(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine(100, (80.0, 60.0, 40.0), requests=4)))
-    clock.advance(60)
-    state.observe_snapshot(snapshot(engine(200, (170.0, 130.0, 100.0), requests=8)))
-    window = known(state.window())
-    assert window.acceptance_ratio == pytest.approx(220 / 300)
-    assert window.mean_acceptance_length == pytest.approx(3.2)
-    assert window.per_position == pytest.approx((0.9, 0.7, 0.6))
-    assert window.conditional == pytest.approx((0.9, 7 / 9, 6 / 7))
-    assert window.tokens_per_step == pytest.approx(3.2)
-    assert not window.short_drafts
-    assert window.mean_prompt_tokens == 8.0
-    assert state.state == "drafting"
-
-
 def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:
     state.observe_snapshot(snapshot(engine(name="0"), engine(name="1")))
     clock.advance(60)
