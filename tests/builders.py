@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from prometheus_client.exposition import generate_latest
 
+from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"
@@ -130,3 +135,15 @@ def window(
 
 def snapshot(*engines: EngineSnapshot) -> Snapshot:
     return Snapshot(engines=engines, engine_generation="v1", stats_present=True)
+
+
+async def exposed(settings: PredictorSettings, prepare: Callable[[PredictorRuntime], None]) -> list[str]:
+    """The lines that an exporter serves of one predictor after ``prepare``."""
+    whole = Settings(predictors=(settings,))
+    runtime = ExporterRuntime(whole, lambda: whole)
+    try:
+        await runtime.start()
+        prepare(runtime.predictors[0])
+        return generate_latest(SpecdecCollector(runtime)).decode().splitlines(keepends=True)
+    finally:
+        await runtime.stop()

@@ -5,20 +5,17 @@ After a deliberate change: ``pytest tests/unit/test_measured.py --update-golden`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
-from prometheus_client.exposition import generate_latest
 
-from builders import Clock, known, latency
+from builders import Clock, exposed, known, latency
 from specdec_exporter.baseline.recording import Recorder
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
-from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.view import ModelBenefit
@@ -29,7 +26,6 @@ from specdec_exporter.speculation.steptime import step_times
 from specdec_exporter.speculation.verdict import Verdict
 
 POLICY = load_policy()
-GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
 # The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.
 PLAIN_STEP_SECONDS = 1 / 47.84
 CODE, CODE_SPEED = (0.50, 0.40, 0.33), 88.25
@@ -341,24 +337,16 @@ def test_the_bins_are_bounded_and_add_up() -> None:
 # --- families ---
 
 
-async def test_the_families_are_the_golden_ones(request: pytest.FixtureRequest) -> None:
-    settings = Settings(predictors=(PredictorSettings(name="svc"),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    await runtime.start()
-    try:
-        runtime.predictors[0].state = watched(
-            CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=plain((1.0, PLAIN_STEP_SECONDS))
-        )
-        text = generate_latest(SpecdecCollector(runtime)).decode()
-    finally:
-        await runtime.stop()
+async def test_the_families_are_the_golden_ones(golden: Callable[[str, str], None]) -> None:
+    def prepare(predictor: PredictorRuntime) -> None:
+        baseline = plain((1.0, PLAIN_STEP_SECONDS))
+        predictor.state = watched(CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=baseline)
+
     names = {family.name for group in (BENEFIT, LOAD) for family in group.families}
-    shown = "".join(
+    shown = [
         line
-        for line in text.splitlines(keepends=True)
+        for line in await exposed(PredictorSettings(name="svc"), prepare)
         if (line.split()[2] if line.startswith("#") else line.partition("{")[0]) in names
-    )
-    if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(shown)
-    assert shown == GOLDEN.read_text()
-    assert {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")} == names
+    ]
+    golden("measured", "".join(shown))
+    assert {line.split()[2] for line in shown if line.startswith("# TYPE")} == names
