@@ -128,21 +128,6 @@ def test_what_is_no_response_or_contradicts_itself_is_junk_with_a_reason(line: b
     assert found.reason
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=8,
-)
-
-
-@given(field=st.sampled_from(sorted(response([(1, 1)])["metrics"]["speculative_decoding"])), value=json_values)
-def test_no_record_is_too_strange(field: str, value: object) -> None:
-    found = parse_response(as_line(changed(**{field: value})))
-    if isinstance(found, ResponseSpeculation):
-        assert 0 <= found.accepted_tokens <= found.draft_tokens
-        RequestStory().add(found)
-
-
 # --- many requests ---
 
 requests_of_steps = st.lists(
