@@ -65,6 +65,7 @@ def recordings(draw: st.DrawFn) -> Baseline:
     drafts, draft_tokens = draw(counts), draw(counts)
     curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
     others = ("generation_tokens", "first_tokens", "steps", "step_seconds", "prompt_tokens", "preemptions")
+    counted: dict[str, Any] = {name: draw(counts) for name in others}
     latency: dict[str, Any] = {sli: draw(histograms) for sli in SLIS}
     return Baseline(
         name=draw(st.text(max_size=30)),
@@ -82,7 +83,7 @@ def recordings(draw: st.DrawFn) -> Baseline:
             draft_tokens=draft_tokens,
             accepted_tokens=None if draft_tokens is None else draw(st.floats(0.0, 1.0)) * draft_tokens,
             accepted_per_position=tuple(sorted(curve, reverse=True)),
-            **{name: draw(counts) for name in others},
+            **counted,
         ),
         intervals=draw(intervals()),
         old=draw(st.booleans()),

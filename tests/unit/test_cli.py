@@ -71,7 +71,9 @@ class Run:
 
 
 @contextlib.contextmanager
-def process(*arguments: str, stdin: int = subprocess.DEVNULL, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    *arguments: str, stdin: int = subprocess.DEVNULL, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [*MODULE, *arguments],
         stdin=stdin,
@@ -128,7 +130,7 @@ def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...
 
 
 def test_without_a_command_it_serves() -> None:
-    with process(SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+    with process(variables={"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
         assert child.stderr is not None
         assert any(b"msg=ready" in line for line in iter(child.stderr.readline, b""))
         child.terminate()
@@ -207,7 +209,7 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     assert run.code == 0
     told = "SPECDEC_PREDICTR_URL means nothing here: did you mean SPECDEC_PREDICTOR_URL?"
     assert run.err == f"specdec-exporter: {told}\n"
-    with process(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+    with process(variables={**others, "SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
         assert child.stderr is not None
         assert told.encode() in child.stderr.readline()
 
