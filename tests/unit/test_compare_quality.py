@@ -1,4 +1,4 @@
-"""The bench of ``compare`` simulates what it says: known cases, the laws of queues, and the same again from a seed."""
+"""The bench of ``compare`` simulates what it says: known cases and the laws of queues."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import random
 
 import pytest
 
-from bench import compare_quality
 from bench.compare_counters import recorded
-from bench.compare_machine import Machine, Server
-from bench.compare_services import services
+from bench.compare_machine import Machine, Server, Trace
 from bench.compare_traffic import Traffic, tokens_per_step
-from bench.compare_trials import Advised, Case, Judged, Trial, run_all, run_trial
-from bench.compare_truth import Truth, truth_of
+from bench.compare_truth import intervals, speedup, truth_of
 from builders import known
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.speculation.acceptance import ratio
-from specdec_exporter.speculation.chance import Estimate
 
 ALIKE = {"prompt_sigma": 0.0, "answer_sigma": 0.0}
 
@@ -48,6 +44,14 @@ def test_little_s_law_holds(burst_seconds: float) -> None:
     assert decoding == pytest.approx(latency.count / 3600 * (latency.mean - first.mean), rel=0.03)
 
 
+def test_the_shadow_takes_the_steps_that_the_server_took() -> None:
+    server = Server(traffic=Traffic(per_second=3.0, prompt_tokens=3000.0))
+    trace = Trace([], [])
+    found = intervals(server.polls(random.Random(4), 600.0, trace))
+
+    assert speedup(server, trace, found) == pytest.approx(1.0, rel=0.01)
+
+
 def test_drafts_that_cost_nothing_gain_what_is_accepted() -> None:
     """One client without prompts to speak of: the truth is known in closed form."""
     traffic = Traffic(clients=1, prompt_tokens=1, answer_tokens=400, **ALIKE)
@@ -60,42 +64,3 @@ def test_drafts_that_cost_nothing_gain_what_is_accepted() -> None:
     expected = len(steps) / math.fsum(steps) * 0.02 / 0.024
     assert truth.speedup == pytest.approx(expected, rel=0.02)
     assert truth.closed_loop == pytest.approx(expected, rel=0.02)
-
-
-def test_the_same_seed_gives_the_same_trials_in_any_number_of_processes() -> None:
-    side = Server(traffic=Traffic(per_second=3.0))
-    case = Case(what="same", baseline=side, candidate=side, trials=2)
-    work = [(run_trial, (case, 5, trial)) for trial in range(2)]
-
-    one, again = (run_all(work, processes) for processes in (1, 2))
-
-    assert one == again
-    assert one[0] != one[1]
-    assert run_trial(case, 6, 0) != one[0]
-
-
-def rows(code: str, speedup: float, *, says_off: bool = False) -> list[str]:
-    """What is missed, if ``compare`` always said the same."""
-    said = Estimate(speedup, 0.99 * speedup, 1.01 * speedup)
-    trial = Trial(code, frozenset(), says_off, said, said, 1.0 / speedup)
-    judged = [Judged(service, Truth(1.0 / speedup, 0.01, None), [trial]) for service in services(1, 1)[:2]]
-    advised = [Advised("loop", "use", speedup - 1.0)]
-    found = (
-        *compare_quality.judged_rows(judged),
-        *compare_quality.case_rows({case.what: [trial] * 20 for case in compare_quality.all_cases()}),
-        *compare_quality.advice_rows(advised),
-    )
-    return [row.what for row in found if row.holds is False]
-
-
-def test_every_budget_is_missed_by_a_comparison_that_is_always_wrong() -> None:
-    assert {
-        "harmful at a gain, long run",
-        "1.1x: found",
-        "1.3x: found",
-        "1.1x, bursts and noise of 8 %: wrong side",
-        "300 requests, 1.1x: 0.5/s",
-        "one setting twice: a difference",
-        "unlike: 4/s against 5/s",
-    } <= set(rows("slower", 0.5, says_off=True))
-    assert {"healthy at a loss, same minutes", "advice: its loss against the best k"} <= set(rows("faster", 2.0))

@@ -15,6 +15,7 @@ import pytest
 from bench.processes import descriptors
 from soak.predictors import Counting, Mood, Predictor
 from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -65,6 +66,21 @@ async def test_scrapers_share_a_request_and_no_connection_stays_open(session: ai
         assert predictor.seen.most_connections == 1
         assert predictor.seen.longest_request <= 512
         await all_closed(predictor)
+
+
+async def test_a_predictor_that_is_silent_has_one_request_to_answer_and_then_none(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with serving() as predictor:
+        await predictor.suffer("silent")
+        fetcher = MetricsFetcher(session, predictor.url)
+        rounds = 5
+        for _ in range(rounds):
+            found = await asyncio.gather(*(fetcher.fetch(0.05) for _ in range(SCRAPERS)), return_exceptions=True)
+            assert [error.reason for error in found if isinstance(error, FetchError)] == ["timeout"] * SCRAPERS
+            await all_closed(predictor)
+        assert predictor.seen.requests.total() <= rounds
+        assert predictor.seen.most_connections == 1
 
 
 async def test_scrapers_share_the_question_for_the_version_too() -> None:
