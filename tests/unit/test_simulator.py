@@ -16,16 +16,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.simulator.engine import Engine, SpecStats
+from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
 from demo.simulator.log import log_lines
 from demo.simulator.scenario import BreakMetrics, Collapse, Incident, Restart
 from demo.simulator.server import serving
-from demo.simulator.settings import SettingsError, SimulatorSettings, load_settings
+from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
 from demo.simulator.totals import Totals
-from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
-from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
@@ -98,6 +95,31 @@ def test_a_collapse_begins_and_ends_on_time() -> None:
         run.advance_to(end)
         found = (totals(run).accepted_tokens - before[0]) / (totals(run).draft_tokens - before[1])
         assert found == pytest.approx(ratio, abs=0.03)
+
+
+TRIMMED: dict[str, Any] = {
+    "k": 7,
+    "acceptance": (0.72, 0.52, 0.37, 0.27, 0.19, 0.14, 0.1),
+    "latency": LatencyModel(draft_token_seconds=0.0005, batched_token_seconds=0.001),
+    "adaptive_verification": True,
+}
+
+
+@pytest.mark.parametrize(("load", "verified"), [(1, 7), (16, 1), (48, 0)])
+def test_a_busy_step_verifies_less_of_each_draft_and_counts_all_of_it(load: int, verified: int) -> None:
+    trimmed, whole = (
+        engine(60, **(TRIMMED | changed), load=load) for changed in ({}, {"adaptive_verification": False})
+    )
+    counted = totals(trimmed)
+    expected = TRIMMED["acceptance"][:verified] + (0.0,) * (7 - verified)
+    assert [count / counted.drafts for count in counted.accepted_per_position] == pytest.approx(expected, abs=0.03)
+    assert counted.draft_tokens == counted.drafts * 7
+    faster = counted.generation_tokens / totals(whole).generation_tokens
+    assert faster == 1 if verified == 7 else faster > 1.2
+    arguments = [line for line in log_lines(trimmed) if "enable_adaptive_verification" in line]
+    assert len(arguments) == 1  # vLLM's engine-init line does not have it
+    assert "non-default args: " in arguments[0]
+    assert "adaptive" not in "".join(log_lines(whole))
 
 
 # -- scenario files ----------------------------------------------------------------------------------------------------
@@ -195,53 +217,6 @@ def test_periodic_lines_are_those_of_the_release(capture: str, settings: dict[st
     ours = {normalized(line) for line in lines if re.search(r"SpecDecoding|Speculative metrics|Avg prompt", line)}
     assert len(ours) == (1 if settings.get("method", "") is None else 2)
     assert ours <= real
-
-
-# -- the exporter understands it ---------------------------------------------------------------------------------------
-
-V1 = ["0.8.5", "0.10.2", "0.33.0"]
-
-
-@pytest.mark.parametrize("settings", [*({"vllm_version": version} for version in V1), {"engines": 2}], ids=str)
-def test_counters_are_read_from_the_metrics(settings: dict[str, Any]) -> None:
-    run = engine(30, **settings)
-    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
-    assert snapshot.engine_generation == "v1"
-    for read, rank in zip(snapshot.engines, run.ranks, strict=True):
-        told = rank.totals
-        for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):
-            assert getattr(read, name) == getattr(told, name)
-        assert read.accepted_tokens_per_position == dict(enumerate(told.accepted_per_position))
-        assert read.requests_running == rank.running
-        assert read.step_latency is not None
-        assert (read.step_latency.count, read.step_latency.sum) == (told.inter_token.count, told.inter_token.sum)
-
-
-@pytest.mark.parametrize("version", V1)
-def test_windows_and_configuration_are_read_from_the_log(version: str) -> None:
-    run = engine(30, vllm_version=version)
-    told = [record.counts for record in run.take_records() if isinstance(record, SpecStats)]
-    events = [parse_line(line.encode()) for line in log_lines(engine(30, vllm_version=version))]
-    (config,) = [event for event in events if isinstance(event, EngineConfig) and event.engine_generation]
-    assert (config.vllm_version, config.method, config.num_speculative_tokens) == (version, "eagle3", 3)
-    windows = [event for event in events if isinstance(event, SpecDecoding)]
-    assert len(windows) == 3
-    for event, counts in zip(windows, told, strict=True):
-        assert (event.accepted_tokens, event.draft_tokens) == (counts.accepted_tokens, counts.draft_tokens)
-        assert event.bonus_included == (version != "0.8.5")
-        rates = [accepted / counts.drafts for accepted in counts.accepted_per_position]
-        assert event.per_position == pytest.approx(rates, abs=0.000501)
-
-
-@pytest.mark.parametrize("version", ["0.6.6.post1", "0.9.2"])
-def test_v0_is_read_as_v0(version: str) -> None:
-    run = engine(30, vllm_version=version, engine_generation="v0")
-    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
-    windows = [event for line in log_lines(run) if isinstance(event := parse_line(line.encode()), SpecDecoding)]
-    assert snapshot.engine_generation == "v0"
-    assert snapshot.engines[0].lifetime_acceptance_ratio == totals(run).v0_acceptance_ratio
-    assert (len(windows), windows[-1].cumulative) == (6, True)
-    assert windows[-1].accepted_tokens == totals(run).v0_accepted
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
