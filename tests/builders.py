@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from prometheus_client.exposition import generate_latest
 
+from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.log.events import ServerArguments
+from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments, SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
+from specdec_exporter.serving.runtime import ExporterRuntime
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = FIXTURES / "captures"
@@ -95,5 +100,50 @@ def arguments(**speculative: object) -> ServerArguments:
     return ServerArguments(arguments={"speculative_config": speculative})
 
 
+def config(**changes: object) -> EngineConfig:
+    """The engine-init line of a server that drafts."""
+    values: dict[str, object] = {
+        "speculative": True,
+        "vllm_version": "0.32.0",
+        "engine_generation": "v1",
+        "method": "draft_model",
+        "draft_model": "/models/draft",
+        "num_speculative_tokens": 3,
+        "model": "/models/target",
+        "served_model_name": "tiny",
+    }
+    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def window(
+    per_position: Sequence[int], drafts: int, timestamp: str | None = None, engine: str | None = None
+) -> SpecDecoding:
+    """The event of a line as vLLM 0.10.2 and later print it."""
+    accepted, drafted = sum(per_position), drafts * len(per_position)
+    return SpecDecoding(
+        timestamp=timestamp,
+        engine=engine,
+        accepted_tokens=accepted,
+        draft_tokens=drafted,
+        acceptance_ratio=accepted / drafted,
+        mean_acceptance_length=round(1 + accepted / drafts, 2),
+        bonus_included=True,
+        per_position=tuple(round(count / drafts, 3) for count in per_position),
+        num_speculative_tokens=len(per_position),
+    )
+
+
 def snapshot(*engines: EngineSnapshot) -> Snapshot:
     return Snapshot(engines=engines, engine_generation="v1", stats_present=True)
+
+
+async def exposed(settings: PredictorSettings, prepare: Callable[[PredictorRuntime], None]) -> list[str]:
+    """The lines that an exporter serves of one predictor after ``prepare``."""
+    whole = Settings(predictors=(settings,))
+    runtime = ExporterRuntime(whole, lambda: whole)
+    try:
+        await runtime.start()
+        prepare(runtime.predictors[0])
+        return generate_latest(SpecdecCollector(runtime)).decode().splitlines(keepends=True)
+    finally:
+        await runtime.stop()

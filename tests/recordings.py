@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from rules.scenario import BOUNDS
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline, Block, Context
+from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.load import Load
+from specdec_exporter.speculation.policy import load_policy
 
 INF = math.inf
 LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)  # of prompts and answers
@@ -153,3 +155,13 @@ def loaded(
         "intervals": tuple(made),
     }
     return recording(name, tpot=tpot, curve=curve, **(given | facts))
+
+
+def compared(baseline: Baseline, candidate: Baseline, *, paired: bool = False) -> Comparison:
+    """The comparison by the policy as it is."""
+    return compare(baseline, candidate, load_policy(), paired=paired)
+
+
+def codes(comparison: Comparison) -> set[str]:
+    """Of its flags."""
+    return {flag.code for flag in comparison.flags}

@@ -13,17 +13,16 @@ whole = st.integers(min_value=0, max_value=10_000).map(float)
 maybe = st.none() | whole
 
 
-@st.composite
-def counts(draw: st.DrawFn) -> Counts:
-    return Counts(
-        drafts=draw(maybe),
-        draft_tokens=draw(maybe),
-        accepted_tokens=draw(maybe),
-        accepted_per_position=tuple(draw(st.lists(whole, max_size=5))),
-        generation_tokens=draw(maybe),
-        first_tokens=draw(maybe),
-        steps=draw(maybe),
-    )
+counts = st.builds(
+    Counts,
+    drafts=maybe,
+    draft_tokens=maybe,
+    accepted_tokens=maybe,
+    accepted_per_position=st.lists(whole, max_size=5).map(tuple),
+    generation_tokens=maybe,
+    first_tokens=maybe,
+    steps=maybe,
+)
 
 
 def test_the_worked_example_of_five_drafts() -> None:
@@ -58,7 +57,7 @@ def test_a_position_that_was_never_reached_has_no_conditional_ratio() -> None:
     assert acceptance.conditional_ratios((2.0, 0.0, 0.0), 4) == (0.5, 0.0, None)
 
 
-@given(a=counts(), b=counts())
+@given(a=counts, b=counts)
 def test_what_was_added_can_be_taken_away(a: Counts, b: Counts) -> None:
     difference = (a + b) - a
     for name in acceptance.SCALARS:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import arguments, known
+from builders import arguments, config, known, window
 from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
 from specdec_exporter.inspection.logstory import (
     MAX_CONFIGURATIONS,
@@ -16,43 +16,12 @@ from specdec_exporter.inspection.logstory import (
     LogStory,
 )
 from specdec_exporter.predictor.log.events import (
-    EngineConfig,
     EngineStats,
     Event,
-    PredictorWarning,
     SpecDecoding,
 )
 
 K = 3
-
-
-def config(**changes: object) -> EngineConfig:
-    values: dict[str, object] = {
-        "vllm_version": "0.32.0",
-        "engine_generation": "v1",
-        "model": "/models/target",
-        "speculative": True,
-        "method": "draft_model",
-        "draft_model": "/models/draft",
-        "num_speculative_tokens": K,
-    }
-    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
-
-
-def window(per_position: list[int], drafts: int, timestamp: str | None = None, engine: str | None = None) -> Event:
-    """The event of a line as vLLM 0.10.2 and later print it."""
-    accepted, drafted = sum(per_position), drafts * len(per_position)
-    return SpecDecoding(
-        timestamp=timestamp,
-        engine=engine,
-        accepted_tokens=accepted,
-        draft_tokens=drafted,
-        acceptance_ratio=accepted / drafted,
-        mean_acceptance_length=round(1 + accepted / drafts, 2),
-        bonus_included=True,
-        per_position=tuple(round(count / drafts, 3) for count in per_position),
-        num_speculative_tokens=len(per_position),
-    )
 
 
 def lifetime(accepted: int, drafted: int, timestamp: str | None = None) -> Event:
@@ -100,21 +69,6 @@ def test_totals_are_the_sums_of_the_lines_whatever_their_sizes(lines: list[tuple
     assert figures.per_position == pytest.approx(
         [sum(accepted[i] for accepted, _ in lines) / drafts for i in range(K)], abs=1e-9
     )
-
-
-@settings(max_examples=40)
-@given(st.lists(counts, min_size=1, max_size=40))
-def test_best_and_worst_bound_the_percentiles(lines: list[tuple[list[int], int]]) -> None:
-    account = judged(*(window(accepted, drafts, str(i)) for i, (accepted, drafts) in enumerate(lines)))
-    ratios = [sum(accepted) / (K * drafts) for accepted, drafts in lines]
-    assert account.worst is not None
-    assert account.best is not None
-    assert account.worst.acceptance_ratio == min(ratios)
-    assert account.best.acceptance_ratio == max(ratios)
-    assert ratios[int(account.best.timestamp or "")] == max(ratios)
-    low, middle, high = account.spread.by_part.values()
-    rounding = 0.000501  # half of the last digit, and what floats add to it
-    assert min(ratios) - rounding <= low <= middle <= high <= max(ratios) + rounding
 
 
 @given(
@@ -183,20 +137,6 @@ def test_the_number_of_accounts_is_bounded() -> None:
     assert analysis.windows == 1
 
 
-def test_lifetime_lines_are_differenced() -> None:
-    account = judged(
-        config(engine_generation="v0", num_speculative_tokens=5), *(lifetime(*totals) for totals in V0_TOTALS)
-    )
-    assert account.figures is not None
-    assert account.figures.accepted_tokens == 972
-    assert account.figures.draft_tokens == 1380
-    assert account.lifetime == (972, 1380)
-    assert account.windows == len(V0_TOTALS)
-
-
-V0_TOTALS = ((10, 10), (376, 390), (454, 520), (615, 785), (972, 1380), (972, 1380))
-
-
 def test_a_single_lifetime_line_is_told_as_it_is() -> None:
     account = judged(lifetime(972, 1380))
     assert known(account.figures).acceptance_ratio == 972 / 1380
@@ -209,18 +149,10 @@ IDLE = EngineStats(generation_throughput=0.0)
 @pytest.mark.parametrize(
     ("events", "code", "words"),
     [
-        pytest.param([], "unknown", "This log holds no line", id="nothing recognised"),
-        pytest.param([config(speculative=False, method=None), BUSY], "off", "is off", id="off"),
         pytest.param([config(), BUSY], "watch", "nothing is drafted", id="on, but not drafting"),
         pytest.param([config(), IDLE], "idle", "no tokens", id="on, idle"),
         pytest.param([config()], "unknown", "no stats line", id="on, no stats lines"),
         pytest.param([BUSY], "unknown", "no spec-decode line", id="init line missing"),
-        pytest.param(
-            [config(), PredictorWarning(warning="stats_logging_disabled")],
-            "unknown",
-            "Several API servers",
-            id="several API servers",
-        ),
     ],
 )
 def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], code: str, words: str) -> None:

@@ -7,17 +7,15 @@ import re
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import yamltext
 from specdec_exporter.baseline.file import (
-    SLIS,
     Baseline,
     Block,
     Context,
@@ -31,7 +29,6 @@ from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
-from specdec_exporter.yamlfile import parse_yaml
 
 INF = math.inf
 EXAMPLE = Baseline(
@@ -207,23 +204,18 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
     ("change", "by", "said"),
     [
         ("0.1: 9", "0.01: 9", "time_to_first_token_seconds.buckets.0.01: expected a bound above 0.05"),
-        ("0.1: 9", "0.05: 9", "0.05: expected every key once"),
         ("0.1: 9", "100ms: 9", "buckets.100ms: expected a bound"),
         ("      +Inf: 10\n  request", "  request", "buckets: expected +Inf as the last bucket, found 0.1"),
         ("0.1: 9", "0.1: 4", "buckets.0.1: expected a cumulative count of at least 5, found 4"),
         ("0.05: 5", "0.05: -5", "buckets[...]: expected a number of at least 0"),
-        ("0.05: 5", "0.05: .nan", "buckets[...]: expected a number, found text"),
         ("count: 10\n    sum: 0.75", "count: 11\n    sum: 0.75", "count: expected the count of +Inf, 10"),
         ("sum: 7.5", "sum: 10.1", "request_latency_seconds.sum: expected 5 to 10, as the buckets allow, found 10.1"),
         ("duration_seconds: 1800.25", "duration_seconds: 0", "duration_seconds: expected a duration above 0"),
         ("duration_seconds: 1800.25\n", "", "top level: expected the key duration_seconds, found none"),
-        ('name: "no speculation"', "name: 7", "name: expected text in quotes, found a number"),
-        ('name: "no speculation"', 'name: "\\ud800"', "line 4: expected printable text"),
         ('name: "no speculation"', 'name: "a\\nb"', "name: expected 1 to 4096 printable characters on one line"),
         ('"2026-01-31T12:00:00Z"', "yesterday", "recorded_at: expected a time such as"),
         ('"2026-01-31T12:00:00Z"', '"2026-02-31T12:00:00Z"', "recorded_at: expected a time such as"),
         ("interrupted: false", "interrupted: maybe", "interrupted: expected true or false"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens: 2.5", "expected a whole number"),
         ("accepted_tokens: 180", "accepted_tokens: 301", "accepted_tokens: expected at most the 300 draft_tokens"),
         ("accepted_tokens: 180", "accepted_tokens: null", "acceptance: expected draft_tokens and accepted_tokens"),
         ("[90, 60, 30]", "[90, 95, 30]", "acceptance.accepted_per_position[1]: expected at most 90"),
@@ -270,83 +262,6 @@ def test_blocks_in_another_latency_than_the_recording_are_refused() -> None:
 def test_an_empty_file_is_no_baseline(content: bytes) -> None:
     with pytest.raises(BaselineError, match="expected a baseline, found nothing"):
         parse_baseline(content)
-
-
-# --- fuzzing: an error of ours, or exactly what the file says ---
-
-LINES = TEXT.splitlines(keepends=True)
-SNIPPETS = st.sampled_from(
-    ["-1", ".nan", "1e400", "~", "null", "[", "{", "}", ": ", "- ", "&a ", "*a", "!!int ", "!!map ", "'", '"', "#",
-     "\t", "\n", "0.05: 3\n", "+Inf: 2\n", "|", ">", "? ", "%YAML 1.2\n", "---\n", "...", "0x10", "1_0", "1:30",
-     "9" * 400]
-)  # fmt: skip
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> str:
-    lines = list(LINES)
-    for _ in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["delete", "repeat", "swap", "digit", "insert", "value"]))
-        at = draw(st.integers(0, len(lines) - 1))
-        if kind == "delete":
-            del lines[at]
-        elif kind == "repeat":
-            lines.insert(draw(st.integers(0, len(lines))), lines[at])
-        elif kind == "swap":
-            other = draw(st.integers(0, len(lines) - 1))
-            lines[at], lines[other] = lines[other], lines[at]
-        elif kind == "digit":
-            lines[at] = re.sub(r"\d", draw(st.sampled_from("0123456789.-e")), lines[at], count=1)
-        elif kind == "value":
-            lines[at] = re.sub(r": .*", lambda _: f": {draw(SNIPPETS)}", lines[at], count=1)
-        else:
-            where = draw(st.integers(0, len(lines[at])))
-            lines[at] = lines[at][:where] + draw(SNIPPETS) + lines[at][where:]
-    return "".join(lines)
-
-
-def numbers(value: Any) -> Any:
-    """A document with every number as a float and every key as text."""
-    if isinstance(value, dict):
-        return {str(key): numbers(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [numbers(inner) for inner in value]
-    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", value):
-        return float(value)
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-@settings(max_examples=100)
-@given(damaged())
-def test_a_damaged_file_is_refused_or_says_exactly_what_was_read(text: str) -> None:
-    try:
-        read = parse_baseline(text.encode())
-    except BaselineError as error:
-        assert "\n" not in str(error)  # noqa: PT017  either outcome is right
-        return
-    assert parse_baseline(to_yaml(read).encode()) == replace(read, old=False)  # it is written anew
-    for _, histogram in read.histograms():
-        assert histogram.bounds[-1] == INF
-        assert list(histogram.bounds) == sorted(set(histogram.bounds))
-        assert list(histogram.counts) == sorted(histogram.counts)
-        assert histogram.counts[-1] == histogram.count > 0
-        assert 0 <= histogram.sum < INF
-    for block in read.blocks:
-        assert 0 < block.seconds < INF
-        for sli, whole in read.histograms():
-            if (part := getattr(block, sli)) is not None:
-                assert part.bounds == whole.bounds
-                assert list(part.counts) == sorted(part.counts)
-                assert 0 <= part.sum < INF
-    told, document = numbers(parse_yaml(text.encode(), "file", BaselineError)), numbers(to_document(read))
-    for key in ("name", "model_name", "duration_seconds", "num_speculative_tokens", "hardware"):
-        assert told.get(key) == document.get(key)
-    for sli in SLIS:
-        buckets = told["latency"].get(sli, {}).get("buckets", {})
-        shown = document["latency"].get(sli, {}).get("buckets", {})
-        assert {str(numbers(key)): value for key, value in buckets.items()} == {
-            str(numbers(key)): value for key, value in shown.items()
-        }
 
 
 # --- writing ---

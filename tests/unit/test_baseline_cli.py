@@ -6,8 +6,8 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from specdec_exporter.speculation.load import Load
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
+LIVE = parse_exposition(DUMP).engines[0]
 BASELINE = Baseline(
     name="chat",
     recorded_at="2026-01-31T12:00:00Z",
@@ -40,97 +41,93 @@ BASELINE = Baseline(
 )
 
 
+def saved(folder: Path, **changes: Any) -> str:
+    path = folder / "base.yaml"
+    path.write_text(to_yaml(replace(BASELINE, **changes)))
+    return str(path)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    path = tmp_path / "base.yaml"
-    path.write_text(to_yaml(BASELINE))
-    return str(path)
+    return saved(tmp_path)
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli.cli, ["baseline", *arguments], standalone_mode=False)
 
 
-def test_show_says_what_was_measured_and_what_is_missing(file: str) -> None:
-    shown = run("show", file)
-    assert shown.return_value == 0
-    flat = " ".join(shown.output.split())
-    assert "recorded over 1,800 s until 2026-01-31T12:00:00Z" in flat
-    assert "hardware 1x L4" in flat
-    assert "request parameters not given" in flat
-    assert "speculation eagle3, k = 3" in flat
-    assert "acceptance 66.7% of 3,000 draft tokens" in flat
-    assert "length 3.00 tokens per draft" in flat
-    assert "curve 90.0% 70.0% 40.0%" in flat
-    assert "tokens per step 3.00" in flat
-    assert "per output token 100 25 ms 10-25 ms 10-25 ms > 25 ms" in flat
-    assert "note: no time to first token was recorded" in flat
+def shown(folder: Path, **changes: Any) -> str:
+    """What ``show`` says of the baseline with these changes, on one line."""
+    result = run("show", saved(folder, **changes))
+    assert result.return_value == 0
+    return " ".join(result.output.split())
 
 
-def rows_of(path: Path) -> list[str]:
-    return [" ".join(line.split()) for line in run("show", str(path)).output.splitlines()]
+def test_show_says_what_was_measured_and_what_is_missing(tmp_path: Path) -> None:
+    text = shown(tmp_path)
+    for words in (
+        "recorded over 1,800 s until 2026-01-31T12:00:00Z",
+        "hardware 1x L4",
+        "request parameters not given",
+        "speculation eagle3, k = 3",
+        "acceptance 66.7% of 3,000 draft tokens",
+        "length 3.00 tokens per draft",
+        "curve 90.0% 70.0% 40.0%",
+        "tokens per step 3.00",
+        "per output token 100 25 ms 10-25 ms 10-25 ms > 25 ms",
+        "note: no time to first token was recorded",
+    ):
+        assert words in text
 
 
 def test_show_has_a_row_for_each_load(tmp_path: Path) -> None:
-    path = tmp_path / "loads.yaml"
     counts = Counts(500.0, 1500.0, 1000.0, (), 1550.0, 50.0, 500.0, step_seconds=15.0)
     plain = replace(Counts(0.0, 0.0, 0.0), generation_tokens=600.0, first_tokens=100.0, steps=500.0, step_seconds=12.5)
-    loads = (Load(5.0, counts), Load(0.01, plain), Load(5.0, counts))
-    path.write_text(to_yaml(replace(BASELINE, intervals=loads)))
-    rows = rows_of(path)
-    at = rows.index("in decode of the time step time tokens per step acceptance")
-    assert rows[at + 1 : at + 3] == ["3.0 99.9% 30 ms 3.00 66.7%", "1,250.0 0.1% 25 ms 1.00 -"]
-    assert not any(row.startswith("a step without drafts takes") for row in rows)
+    text = shown(tmp_path, intervals=(Load(5.0, counts), Load(0.01, plain), Load(5.0, counts)))
+    head = "in decode of the time step time tokens per step acceptance"
+    assert f"{head} 3.0 99.9% 30 ms 3.00 66.7% 1,250.0 0.1% 25 ms 1.00 - " in text
+    assert "a step without drafts takes" not in text
 
 
 def test_show_says_what_a_step_without_drafts_takes_and_by_what(tmp_path: Path) -> None:
-    path = tmp_path / "plain.yaml"
     loads = []
     for concurrency, prompts in ((4.0, 2.0), (8.0, 0.0), (16.0, 1.0), (32.0, 3.0)):
         step = 0.02 + 0.0004 * concurrency + 0.00005 * prompts
         steps = 15.0 * concurrency / step
         counts = Counts(steps=steps, step_seconds=15.0 * concurrency, generation_tokens=steps, first_tokens=0.0)
         loads.append(Load(15.0, replace(counts, prompt_tokens=prompts * 15.0 / step)))
-    path.write_text(to_yaml(replace(BASELINE, counts=loads[0].counts, intervals=tuple(loads * 2))))
     words = "20 ms + 0.4 ms for each request in decode + 0.05 ms for each prompt token read in it"
-    assert f"a step without drafts takes {words}" in " ".join(rows_of(path))
+    text = shown(tmp_path, counts=loads[0].counts, intervals=tuple(loads * 2))
+    assert f"a step without drafts takes {words}" in text
 
 
 def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
-    path = tmp_path / "blocks.yaml"
-    blocks = (Block(seconds=75.0),) * 24
     length = Histogram((100.0, 200.0, INF), (20.0, 90.0, 100.0), 15_050.0)
-    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, blocks=blocks, prompt_length=length)))
-    shown = " ".join(run("show", str(path)).output.split())
-    assert "blocks of time 24 of about 75 s" in shown
-    assert "prompt length 150 tokens on average" in shown
-    assert "answer length" not in shown
-    assert "100 requests, 24 blocks of time" in run("check", str(path)).output
+    text = shown(tmp_path, blocks=(Block(seconds=75.0),) * 24, prompt_length=length)
+    assert "blocks of time 24 of about 75 s" in text
+    assert "prompt length 150 tokens on average" in text
+    assert "answer length" not in text
+    assert "100 requests, 24 blocks of time" in run("check", str(tmp_path / "base.yaml")).output
 
 
 def test_the_range_of_prompts_over_the_blocks_is_shown(tmp_path: Path) -> None:
-    path = tmp_path / "lengths.yaml"
     prompts = ((40.0, 32_000.0), (0.0, 0.0), (60.0, 192_000.0))
     counts = [Counts(first_tokens=requests, prompt_tokens=tokens) for requests, tokens in prompts]
     blocks = tuple(Block(seconds=75.0, counts=each) for each in counts)
     whole = replace(BASELINE.counts, prompt_tokens=224_000.0, first_tokens=100.0)
-    path.write_text(to_yaml(replace(BASELINE, blocks=blocks, counts=whole)))
-    shown = " ".join(run("show", str(path)).output.split())
-    assert "prompt length 2,240 tokens on average, 800 to 3,200 by block of time" in shown
+    words = "prompt length 2,240 tokens on average, 800 to 3,200 by block of time"
+    assert words in shown(tmp_path, blocks=blocks, counts=whole)
 
 
 def test_of_drafts_that_were_verified_in_part_no_acceptance_is_shown(tmp_path: Path) -> None:
-    path = tmp_path / "adaptive.yaml"
     command = "vllm serve m --speculative-config.method=eagle3 --speculative-config.enable_adaptive_verification=true"
     loads = (Load(5.0, replace(BASELINE.counts, step_seconds=15.0)),)
-    context = replace(BASELINE.context, command=command)
-    path.write_text(to_yaml(replace(BASELINE, context=context, intervals=loads)))
-    shown = " ".join(run("show", str(path)).output.split())
-    assert "acceptance 66.7%" not in shown
-    assert "length 3.00 tokens per draft" in shown
-    assert "curve 90.0% tokens per step" in shown
-    assert "3.0 100.0% 15 ms 3.00 - note" in shown
-    assert f"note: {PARTLY_VERIFIED}" in shown
+    text = shown(tmp_path, context=replace(BASELINE.context, command=command), intervals=loads)
+    assert "acceptance 66.7%" not in text
+    assert "length 3.00 tokens per draft" in text
+    assert "curve 90.0% tokens per step" in text
+    assert "3.0 100.0% 15 ms 3.00 - note" in text
+    assert f"note: {PARTLY_VERIFIED}" in text
 
 
 def test_show_gives_programs_the_file_as_json(file: str) -> None:
@@ -152,7 +149,7 @@ def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
-        ({"time_per_output_token_seconds": None, "request_latency_seconds": "live"}, 0, "OK "),
+        ({"time_per_output_token_seconds": None, "request_latency_seconds": LIVE.request_latency}, 0, "OK "),
         ({}, 2, "WARN time_per_output_token_seconds was recorded in other buckets"),
         ({"vllm_version": "0.31.0"}, 2, "WARN recorded with vLLM 0.31.0, now it is 0.32.0"),
         ({"model_name": "large"}, 1, "does not fit: it is of model 'large', the predictor serves tiny"),
@@ -161,13 +158,10 @@ def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Pat
 async def test_check_compares_with_a_running_predictor(
     change: dict[str, object], code: int, said: str, tmp_path: Path
 ) -> None:
-    if change.get("request_latency_seconds") == "live":
-        change = {**change, "request_latency_seconds": parse_exposition(DUMP).engines[0].request_latency}
-    path = tmp_path / "base.yaml"
-    path.write_text(to_yaml(msgspec.structs.replace(BASELINE, **change)))
+    path = saved(tmp_path, **change)
     async with predictor(DUMP) as server:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "specdec_exporter", "baseline", "check", str(path), f"--predictor.url={server.url}",
+            sys.executable, "-m", "specdec_exporter", "baseline", "check", path, f"--predictor.url={server.url}",
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         output, _ = await process.communicate()
@@ -193,13 +187,6 @@ def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said
     result = CliRunner().invoke(cli.cli, ["baseline", "record", *arguments])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
-
-
-def test_checking_a_configuration_reads_its_baselines(file: str, tmp_path: Path) -> None:
-    arguments = ["serve", "--config.check", "--baseline.file"]
-    assert CliRunner().invoke(cli.cli, [*arguments, file], standalone_mode=False).return_value == 0
-    result = CliRunner().invoke(cli.cli, [*arguments, str(tmp_path / "none.yaml")], standalone_mode=False)
-    assert "none.yaml: cannot be read: No such file" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,21 @@ After a deliberate change: ``pytest tests/unit/test_baseline_metrics.py --update
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client.exposition import generate_latest
 
-from builders import CAPTURES, engine, latency, snapshot
+from builders import CAPTURES, engine, exposed, latency, snapshot
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "baseline.txt"
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"
 INF = float("inf")
 WITHOUT_SPECULATION = Baseline(
@@ -47,20 +43,10 @@ WITH_SPECULATION = msgspec.structs.replace(
 )
 
 
-async def render(path: Path, *snapshots: Snapshot, version: str | None = None) -> str:
-    """The baseline's part of the exposition."""
-    settings = Settings(predictors=(PredictorSettings(name="svc", baseline=str(path)),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    try:
-        await runtime.start()
-        (predictor,) = runtime.predictors
-        for each in snapshots:
-            predictor.state.observe_version(version)
-            predictor.observe(each)
-        text = generate_latest(SpecdecCollector(runtime)).decode()
-    finally:
-        await runtime.stop()
-    lines = text.splitlines(keepends=True)
+async def render(path: Path) -> str:
+    """The baseline's part of the exposition beside the predictor of the dump."""
+    settings = PredictorSettings(name="svc", baseline=str(path))
+    lines = await exposed(settings, lambda predictor: predictor.observe(parse_exposition(DUMP.read_bytes())))
     return "".join(line for line in lines if re.match(r"(# (HELP|TYPE) )?specdec_baseline_", line))
 
 
@@ -68,31 +54,13 @@ async def render(path: Path, *snapshots: Snapshot, version: str | None = None) -
     ("name", "baseline"), [("baseline", WITH_SPECULATION), ("baseline-no-speculation", WITHOUT_SPECULATION)]
 )
 async def test_the_families_are_the_golden_ones(
-    name: str, baseline: Baseline, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, baseline: Baseline, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     path = tmp_path / "base.yaml"
     write_baseline(str(path), baseline)
-    text = await render(path, parse_exposition(DUMP.read_bytes()))
-    golden = GOLDEN.with_name(f"{name}.txt")
-    if request.config.getoption("--update-golden"):
-        golden.write_text(text)
-    assert text == golden.read_text()
+    text = await render(path)
+    golden(name, text)
     assert "secret" not in text
-
-
-async def test_nothing_is_served_before_the_model_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    write_baseline(str(path), WITH_SPECULATION)
-    assert await render(path) == ""
-    assert await render(path, snapshot()) == ""
-
-
-async def test_nothing_is_served_beside_another_model(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    write_baseline(str(path), WITH_SPECULATION)
-    assert await render(path, snapshot(engine(model="large"))) == ""
-    assert await render(path, snapshot(engine(model="large")), snapshot(engine(model="tiny"))) != ""
-    assert await render(path, snapshot(engine(model="tiny")), snapshot(engine(model="large"))) == ""
 
 
 def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
@@ -125,7 +93,7 @@ async def test_a_baseline_of_drafts_that_were_verified_in_part_has_no_acceptance
     context = msgspec.structs.replace(WITH_SPECULATION.context, command=command)
     path = tmp_path / "base.yaml"
     write_baseline(str(path), msgspec.structs.replace(WITH_SPECULATION, context=context))
-    text = await render(path, parse_exposition(DUMP.read_bytes()))
+    text = await render(path)
     assert "specdec_baseline_acceptance_ratio{" not in text
     assert 'specdec_baseline_mean_acceptance_length{inference_service="svc",model_name="tiny"} 2.8' in text
     pinned = PinnedBaseline(str(path))

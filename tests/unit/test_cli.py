@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
 from builders import CAPTURES
+from loglines import HEADER, SPEC
 from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
@@ -43,12 +44,11 @@ class Run:
         self,
         *arguments: str,
         program: tuple[str, ...] = MODULE,
-        stdin: bytes = b"",
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         done = subprocess.run(
             [*program, *arguments],
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment(**variables),
             timeout=SECONDS,
@@ -57,10 +57,6 @@ class Run:
         self.code = done.returncode
         self.out = done.stdout.decode()
         self.err = done.stderr.decode()
-
-    @property
-    def objects(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
     def is_refused(self, words: str) -> bool:
         """Bad usage: exit code 64, and nothing but one line that says why."""
@@ -75,10 +71,12 @@ class Run:
 
 
 @contextlib.contextmanager
-def process(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    *arguments: str, stdin: int = subprocess.DEVNULL, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [*MODULE, *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(**variables),
@@ -132,7 +130,7 @@ def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...
 
 
 def test_without_a_command_it_serves() -> None:
-    with process(SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+    with process(variables={"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
         assert child.stderr is not None
         assert any(b"msg=ready" in line for line in iter(child.stderr.readline, b""))
         child.terminate()
@@ -211,7 +209,7 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     assert run.code == 0
     told = "SPECDEC_PREDICTR_URL means nothing here: did you mean SPECDEC_PREDICTOR_URL?"
     assert run.err == f"specdec-exporter: {told}\n"
-    with process(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0") as child:
+    with process(variables={**others, "SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
         assert child.stderr is not None
         assert told.encode() in child.stderr.readline()
 
@@ -275,26 +273,6 @@ def test_commands_and_flags_are_completed_and_nothing_is_served(typed: str, offe
     assert (run.code, run.out.split()) == (0, [f"plain,{each}" for each in offered])
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "words"),
-    [
-        ("SPECDEC_CONFIG_FILE", "predictors: [{nmae: x}]", "predictors[0].nmae: unknown key"),
-        ("SPECDEC_CONFIG_FILE", None, "cannot be read: No such file or directory"),
-        ("SPECDEC_WEB_CONFIG_FILE", "tls: {}", "tls"),
-    ],
-)
-@pytest.mark.parametrize("flag", ["--config.check", "--web.listen-address=127.0.0.1:0"])
-def test_a_bad_file_exits_1_with_one_line_that_names_it(
-    tmp_path: Path, variable: str, text: str | None, words: str, flag: str
-) -> None:
-    file = tmp_path / "specdec.yaml"
-    if text is not None:
-        file.write_text(text)
-    run = Run(flag, variables={variable: str(file)})
-    assert run.failed(words), run.err
-    assert str(file) in run.err
-
-
 @pytest.mark.parametrize("shown", [False, True])
 def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
     shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -314,13 +292,7 @@ def test_an_error_of_our_own_is_one_line_unless_its_place_is_asked_for(
         assert "ZeroDivisionError: by nothing" in err
 
 
-# --- check, healthcheck ---
-
-
-def test_checking_what_is_not_there_fails_and_says_what_to_do(closed_port: int) -> None:
-    run = Run("check", f"http://127.0.0.1:{closed_port}", "--predictor.timeout=1s")
-    assert (run.code, run.err, run.out.startswith("FAIL  Metrics: ")) == (1, "", True)
-    assert "Check that the predictor runs" in run.out
+# --- healthcheck ---
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1)])
@@ -382,3 +354,35 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> Non
         analyze.stdout.close()
         assert analyze.stderr.read() == b""
         assert analyze.wait(SECONDS) == 0
+
+
+def test_json_lines_of_a_stream_come_while_it_goes_on() -> None:
+    with process("analyze", "--output=jsonl", "-", stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for second in range(3):
+            line = f"{HEADER}{SPEC}\n".replace(":52 ", f":5{second} ")
+            child.stdin.write(line.encode())
+            child.stdin.flush()
+            assert json.loads(child.stdout.readline())["timestamp"] == f"11-20 21:44:5{second}"
+        child.stdin.close()
+        assert child.stdout.read() == b""
+        assert child.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None:
+    marker = tmp_path / "fifo"
+    os.mkfifo(marker)
+    with process(
+        "analyze", f"--output={output}", str(CAPTURES / "0.25.1-ngram-k5" / "server.log"), str(marker)
+    ) as child:
+        writer = os.open(marker, os.O_WRONLY)  # waits until the first file has been read and this one is opened
+        try:
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=SECONDS)
+        finally:
+            os.close(writer)
+    assert child.returncode == 0
+    assert err == b""
+    assert b"380" in out

@@ -6,61 +6,41 @@ After a deliberate change: ``pytest tests/unit/test_collector.py --update-golden
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client.exposition import generate_latest
 
 import metrictables
-from builders import CAPTURES
+from builders import CAPTURES, config, exposed, window
 from specdec_exporter.config import PredictorSettings, Settings
-from specdec_exporter.predictor.log.events import EngineConfig, PredictorWarning, SpecDecoding
+from specdec_exporter.predictor.log.events import PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.exporter import PROCESS
 from specdec_exporter.serving.families.family import help_text
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 # Families whose values are of this machine or this moment.
 VOLATILE = re.compile(r"(# (HELP|TYPE) )?(process_|python_|specdec_exporter_|specdec_scrape_collector_duration)")
 
-CONFIG = EngineConfig(
-    speculative=True,
-    vllm_version="0.32.0",
-    engine_generation="v1",
-    method="draft_model",
-    draft_model="/models/draft",
-    num_speculative_tokens=3,
-    served_model_name="tiny",
-)
-LINE = SpecDecoding(
-    engine="000",
-    accepted_tokens=9,
-    draft_tokens=15,
-    mean_acceptance_length=2.8,
-    bonus_included=True,
-    per_position=(0.8, 0.6, 0.4),
-    num_speculative_tokens=3,
-)
+LINE = window((4, 3, 2), 5, engine="000")
 
 
 async def render(*dumps: Path, log: bool = False) -> str:
     """The exposition after reading ``dumps`` one after the other."""
-    settings = Settings(predictors=(PredictorSettings(name="svc", log_paths=("vllm.log",) if log else ()),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    await runtime.start()
-    try:
-        state = runtime.predictors[0].state
+
+    def prepare(predictor: PredictorRuntime) -> None:
         if log:
-            for event in (CONFIG, PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
-                state.observe_event(event)
+            for event in (config(), PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
+                predictor.state.observe_event(event)
         for dump in dumps:
-            state.observe_snapshot(parse_exposition(dump.read_bytes()))
-        text = generate_latest(SpecdecCollector(runtime)).decode()
-    finally:
-        await runtime.stop()
-    return "".join(line for line in text.splitlines(keepends=True) if not VOLATILE.match(line))
+            predictor.state.observe_snapshot(parse_exposition(dump.read_bytes()))
+
+    settings = PredictorSettings(name="svc", log_paths=("vllm.log",) if log else ())
+    return "".join(line for line in await exposed(settings, prepare) if not VOLATILE.match(line))
 
 
 @pytest.mark.parametrize(
@@ -75,13 +55,9 @@ async def render(*dumps: Path, log: bool = False) -> str:
     ],
 )
 async def test_the_exposition_is_the_golden_one(
-    name: str, dumps: list[str], log: bool, request: pytest.FixtureRequest
+    name: str, dumps: list[str], log: bool, golden: Callable[[str, str], None]
 ) -> None:
-    text = await render(*(CAPTURES / dump for dump in dumps), log=log)
-    golden = GOLDEN / f"{name}.txt"
-    if request.config.getoption("--update-golden"):
-        golden.write_text(text)
-    assert text == golden.read_text()
+    golden(name, await render(*(CAPTURES / dump for dump in dumps), log=log))
 
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:

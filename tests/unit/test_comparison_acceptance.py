@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
-from recordings import CONTEXT, loaded, recording
+from recordings import CONTEXT, codes, compared, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Block
-from specdec_exporter.comparison.compare import Comparison, compare
+from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.predictor.quantization import Quantization, quantization_of, without_precision
-from specdec_exporter.speculation.chance import difference, proportion
+from specdec_exporter.speculation.chance import proportion
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
-from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown
 
 GOOD = (0.8, 0.7, 0.6)  # 70 %
@@ -30,16 +29,8 @@ def speculating(acceptance: float, tpot: float = 0.0113, **changes: Any) -> Base
     return recording(f"at {acceptance:.2f}", tpot=[tpot] * 1000, curve=curve, context=context, blocks=12)
 
 
-def compared(baseline: Baseline, candidate: Baseline) -> Comparison:
-    return compare(baseline, candidate, load_policy())
-
-
 def dropped(comparison: Comparison) -> bool:
     return any("drop beyond chance" in reason for reason in comparison.decision.reasons)
-
-
-def codes(comparison: Comparison) -> set[str]:
-    return {flag.code for flag in comparison.flags}
 
 
 @pytest.mark.parametrize(("acceptance", "fell"), [(0.70, False), (0.69, False), (0.62, True), (0.9, False)])
@@ -84,7 +75,7 @@ def test_the_cost_of_a_draft_is_unknown_where_only_part_was_verified() -> None:
     curve, steps = (0.5, 0.05, 0.01), {8.0: 0.04}
     full = loaded("drafting", steps, curve, intervals=60, blocks=12)
     partly = msgspec.structs.replace(full, context=msgspec.structs.replace(CONTEXT, command=ADAPTIVE))
-    before, after = (compare(plain, each, load_policy()).speedup for each in (full, partly))
+    before, after = (compared(plain, each).speedup for each in (full, partly))
     assert before.break_even_acceptance_ratio is not None
     assert after.break_even_acceptance_ratio is None
     assert after.at_like_load == before.at_like_load
@@ -156,7 +147,7 @@ def test_another_k_or_method_is_not_judged() -> None:
 
 
 def test_a_baseline_without_speculation_has_no_acceptance_to_compare() -> None:
-    assert compare(recording("plain"), speculating(0.7), load_policy()).acceptance_change is None
+    assert compared(recording("plain"), speculating(0.7)).acceptance_change is None
 
 
 @pytest.mark.parametrize(
@@ -169,13 +160,13 @@ def test_a_baseline_without_speculation_has_no_acceptance_to_compare() -> None:
 )
 def test_a_quantised_model_is_the_same_model(one: str, other: str) -> None:
     assert without_precision(one.rpartition("/")[2]) == without_precision(other.rpartition("/")[2])
-    found = compare(speculating(0.7, model=one), speculating(0.7, model=other), load_policy())
+    found = compared(speculating(0.7, model=one), speculating(0.7, model=other))
     assert SETTINGS in codes(found)
 
 
 def test_another_size_is_another_model() -> None:
     with pytest.raises(ComparisonError):
-        compare(speculating(0.7, model="Qwen3-8B-FP8"), speculating(0.7, model="Qwen3-32B-FP8"), load_policy())
+        compared(speculating(0.7, model="Qwen3-8B-FP8"), speculating(0.7, model="Qwen3-32B-FP8"))
 
 
 @pytest.mark.parametrize(
@@ -189,12 +180,6 @@ def test_another_size_is_another_model() -> None:
 )
 def test_quantisation_is_read_from_flags_and_names(command: str | None, model: str | None, found: Quantization) -> None:
     assert quantization_of(command, model) == found
-
-
-def test_the_interval_of_a_difference_is_newcombes() -> None:
-    """56/70 - 48/80 is 0.2 (0.0524 to 0.3339): Newcombe 1998, table II, method 10."""
-    found = difference(known(proportion(48, 80, 80)), known(proportion(56, 70, 70)))
-    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
 
 
 @given(st.floats(0, 1), st.floats(1, 1e9), st.floats(1, 1e6))

@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from builders import known
-from recordings import CURVE, loaded, lognormal, recording
+from recordings import CURVE, codes, compared, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline, Block
-from specdec_exporter.comparison import compare as comparing
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome
 from specdec_exporter.comparison.traffic import difference
@@ -30,20 +29,12 @@ POLICY = load_policy()
 CODE = (0.5, 0.4, 0.33)
 
 
-def compare(baseline: Baseline, candidate: Baseline) -> Comparison:
-    return comparing.compare(baseline, candidate, POLICY)
-
-
 def tpot_of(comparison: Comparison) -> LatencyComparison:
     return comparison.latencies[0]
 
 
 def outcomes(comparison: Comparison) -> tuple[Outcome, ...]:
     return tuple(latency.outcome for latency in comparison.latencies)
-
-
-def codes(comparison: Comparison) -> set[str]:
-    return {flag.code for flag in comparison.flags}
 
 
 # --- Blocks ----------------------------------------------------------------------------------------------------------
@@ -60,7 +51,7 @@ def test_requests_that_are_slow_together_do_not_make_intervals_too_narrow() -> N
     held, wrong = [], []
     for trial in range(40):
         one, other = busy(f"one {trial}"), busy(f"other {trial}")
-        found = tpot_of(compare(one, other))
+        found = tpot_of(compared(one, other))
         ratio = known(found.mean_ratio)
         held.append(known(ratio.low) <= 1.0 <= known(ratio.high))
         wrong.append(found.outcome in {"faster", "slower", "tail_worse"})
@@ -71,7 +62,7 @@ def test_requests_that_are_slow_together_do_not_make_intervals_too_narrow() -> N
 def test_one_stall_decides_nothing() -> None:
     """Half of all seconds to the first token passed in one of twelve blocks of time."""
     stalled = [1.0 if 400 <= i < 450 else 0.05 for i in range(1000)]
-    comparison = compare(
+    comparison = compared(
         recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02] * 1000, ttft=stalled, blocks=12)
     )
     first = comparison.latencies[1]
@@ -112,7 +103,7 @@ def test_bursts_that_both_replicas_had_cancel() -> None:
     held, narrower = [], []
     for trial in range(6):
         both = pair(trial)
-        apart, together = compare(*both), comparing.compare(*both, POLICY, paired=True)
+        apart, together = compared(*both), compared(*both, paired=True)
         ratios = [known(tpot_of(each).mean_ratio) for each in (apart, together)]
         speedups = [known(each.speedup.at_like_load) for each in (apart, together)]
         narrower += [width(one) / width(other) for one, other in (ratios, speedups)]
@@ -130,16 +121,16 @@ def test_bursts_that_both_replicas_had_cancel() -> None:
 def test_a_pair_of_other_minutes_is_refused(changes: dict[str, Any]) -> None:
     before, after = recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02] * 1000, blocks=12)
     with pytest.raises(ComparisonError, match="start `baseline record` for both replicas at once"):
-        comparing.compare(before, replace(after, **changes), POLICY, paired=True)
+        compared(before, replace(after, **changes), paired=True)
     near = replace(after, recorded_at="2026-11-21T02:00:20Z")
-    assert comparing.compare(before, near, POLICY, paired=True).paired
+    assert compared(before, near, paired=True).paired
 
 
 @pytest.mark.parametrize(("requests", "flagged"), [(1170, False), (1300, True)])
 def test_replicas_that_share_requests_at_random_differ_a_little_in_load(requests: int, flagged: bool) -> None:
     before, after = recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02] * requests, blocks=12)
-    assert "load_differs" in codes(compare(before, after))
-    assert ("load_differs" in codes(comparing.compare(before, after, POLICY, paired=True))) is flagged
+    assert "load_differs" in codes(compared(before, after))
+    assert ("load_differs" in codes(compared(before, after, paired=True))) is flagged
 
 
 # --- Load ------------------------------------------------------------------------------------------------------------
@@ -157,7 +148,7 @@ def at_loads(name: str, loads: Sequence[float], faster: float = 1.0, curve: Sequ
 def test_the_same_server_with_more_to_do_is_neither_slower_nor_faster() -> None:
     quiet, full = at_loads("quiet", (6.0, 12.0)), at_loads("full", (12.0, 24.0))
     for pair in ((quiet, full), (full, quiet)):
-        comparison = compare(*pair)
+        comparison = compared(*pair)
         assert "load_differs" in codes(comparison)
         assert not {"faster", "slower", "tail_worse"} & {*outcomes(comparison)}
         assert outcomes(comparison)[1:] == ("undecided", "undecided")
@@ -165,15 +156,15 @@ def test_the_same_server_with_more_to_do_is_neither_slower_nor_faster() -> None:
 
 
 def test_at_another_load_time_per_token_is_compared_at_the_loads_of_both() -> None:
-    comparison = compare(at_loads("quiet", (6.0, 12.0)), at_loads("full", (12.0, 24.0), 1.3, CODE))
+    comparison = compared(at_loads("quiet", (6.0, 12.0)), at_loads("full", (12.0, 24.0), 1.3, CODE))
     assert known(tpot_of(comparison).like_load_ratio).value == pytest.approx(1 / 1.3, abs=0.02)
     assert outcomes(comparison) == ("faster", "undecided", "undecided")
-    speculating = compare(at_loads("quiet", (6.0, 12.0), 1.0, CODE), at_loads("full", (12.0, 24.0), 1.3, CODE))
+    speculating = compared(at_loads("quiet", (6.0, 12.0), 1.0, CODE), at_loads("full", (12.0, 24.0), 1.3, CODE))
     assert outcomes(speculating)[0] == "faster"
 
 
 def test_without_a_common_load_nothing_is_decided() -> None:
-    comparison = compare(at_loads("quiet", (6.0,)), at_loads("full", (24.0,), 1.3, CODE))
+    comparison = compared(at_loads("quiet", (6.0,)), at_loads("full", (24.0,), 1.3, CODE))
     assert outcomes(comparison) == ("undecided",) * 3
     assert "step times at a load of both sides are not known" in comparison.decision.reasons[0]
     assert (comparison.decision.code, comparison.decision.regression) == ("undecided", False)
@@ -182,7 +173,7 @@ def test_without_a_common_load_nothing_is_decided() -> None:
 @pytest.mark.parametrize(("requests", "gain"), [(1000, 1.5), (1800, 1.8), (700, 0.7)])
 def test_a_faster_server_has_fewer_requests_in_flight_or_answers_more(requests: int, gain: float) -> None:
     """At a fixed rate, with a fixed number of clients, and the latter with a slower server."""
-    comparison = compare(
+    comparison = compared(
         recording(tpot=[0.02] * 1000, blocks=12), recording(tpot=[0.02 / gain] * requests, curve=CURVE, blocks=12)
     )
     assert "load_differs" not in codes(comparison)
@@ -237,7 +228,7 @@ def longer(recorded: Baseline, tokens: float) -> Baseline:
 def test_longer_answers_do_not_make_a_server_slower(tokens: int, flagged: bool) -> None:
     before = recording(tpot=[0.02] * 1000, blocks=12)
     after = longer(recording(tpot=[0.02] * 1000, e2e=[0.05 + tokens * 0.02] * 1000, blocks=12), tokens)
-    comparison = compare(before, after)
+    comparison = compared(before, after)
     assert ("answers_differ" in codes(comparison)) is flagged
     assert outcomes(comparison)[2] != "slower"
 
@@ -250,6 +241,6 @@ def test_no_proof_of_a_gain_is_no_proof_of_none() -> None:
     for trial in range(30):
         source = random.Random(f"gain {trial}")
         before, after = (lognormal(source, seconds, 300) for seconds in (0.02, 0.02 / 1.1))
-        comparison = compare(recording(tpot=before, blocks=12), recording(tpot=after, curve=CURVE, blocks=12))
+        comparison = compared(recording(tpot=before, blocks=12), recording(tpot=after, curve=CURVE, blocks=12))
         said = " ".join((comparison.decision.headline, *comparison.decision.reasons, comparison.decision.action))
         assert "without speculation at" not in said

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import msgspec
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
@@ -19,10 +20,10 @@ from rich.console import Console
 
 from anyrecording import recordings
 from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, loaded, recording
+from recordings import CONTEXT, CURVE, compared, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.commands.cli import cli
-from specdec_exporter.comparison.compare import Comparison, Side, Speedup, compare
+from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.latency import (
     LatencyComparison,
@@ -34,14 +35,13 @@ from specdec_exporter.comparison.latency import (
 )
 from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.comparison.traffic import Sli
-from specdec_exporter.errors import ComparisonError
+from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
 from specdec_exporter.terminal.sections import as_json
 
 replace = msgspec.structs.replace
-IN_TIME_SECONDS = 60.0
 PLAIN = recording("plain", tpot=[0.0209] * 1000, blocks=12)
 FASTER = recording("eagle3", tpot=[0.0113] * 1000, curve=CURVE, blocks=12)
 UNLIKE = replace(
@@ -49,10 +49,6 @@ UNLIKE = replace(
     context=replace(CONTEXT, hardware="8 x H100", runtime=None),
     interrupted=True,
 )
-
-
-def compared(baseline: Baseline = PLAIN, candidate: Baseline = FASTER) -> Comparison:
-    return compare(baseline, candidate, load_policy())
 
 
 def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -> str:
@@ -67,7 +63,7 @@ def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -
 
 @pytest.mark.parametrize("candidate", [FASTER, UNLIKE], ids=["like", "unlike"])
 def test_it_fits_80_columns(candidate: Baseline) -> None:
-    comparison = compared(candidate=candidate)
+    comparison = compared(PLAIN, candidate)
     for verbose in (False, True):
         lines = printed(comparison, verbose=verbose).splitlines()
         assert max(map(len, lines)) <= 80
@@ -90,12 +86,12 @@ def test_three_lines_come_first_what_was_found_what_to_do_and_the_flags() -> Non
     table = " ".join(" ".join(rest).split())
     for figure in ("decoding, at the same load", "decoding, fixed number of clients"):
         assert figure in table
-    unlike = printed(compared(candidate=UNLIKE), 200).splitlines()[2]
+    unlike = printed(compared(PLAIN, UNLIKE), 200).splitlines()[2]
     assert unlike.startswith("Flags: settings_differ, load_differs, short_recording, interrupted, context_missing (see")
 
 
 def test_flags_say_what_to_do() -> None:
-    text = " ".join(printed(compared(candidate=UNLIKE), 200).split())
+    text = " ".join(printed(compared(PLAIN, UNLIKE), 200).split())
     assert "settings_differ: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
     assert "context_missing: the candidate does not say: runtime" in text
     assert "interrupted: the candidate's recording was interrupted after 600 s" in text
@@ -119,7 +115,7 @@ def test_a_quantile_is_shown_as_a_range(found: Quantile | None, shown: str) -> N
 
 
 def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
-    text = as_markdown(compared())
+    text = as_markdown(compared(PLAIN, FASTER))
     for fact in (CONTEXT.hardware, CONTEXT.model, CONTEXT.runtime, CONTEXT.request_parameters):
         assert f"| {fact} | {fact} |" in text
     assert text.count(f"```\n{CONTEXT.command}\n```") == 2
@@ -129,7 +125,7 @@ def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
 
 def test_foreign_text_means_itself_in_markdown() -> None:
     hostile = replace(UNLIKE, context=replace(CONTEXT, command="run ``` <b>"))
-    text = as_markdown(compared(candidate=hostile))
+    text = as_markdown(compared(PLAIN, hostile))
     assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
     assert "\n````\nrun ``` <b>\n````\n" in text
 
@@ -189,36 +185,13 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
 # --- Command ---------------------------------------------------------------------------------------------------------
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-async def command(*arguments: str) -> Done:
-    """Run ``compare`` to its end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specdec_exporter", "compare", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"},
-    )
-    try:
-        async with asyncio.timeout(IN_TIME_SECONDS):
-            out, err = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise
-    return Done(process.returncode or 0, out.decode(), err.decode())
-
-
-def ran(*arguments: str) -> Done:
-    """Run ``compare`` in this process, which takes a tenth of the time. It may not end with an error."""
+def ran(*arguments: str) -> tuple[int, str]:
+    """Run ``compare`` in this process; its exit code and output. Errors are raised."""
+    environment = {"COLUMNS": "80"}
     result = CliRunner().invoke(
-        cli, ["compare", *arguments], standalone_mode=False, catch_exceptions=False, env={"COLUMNS": "80"}
+        cli, ["compare", *arguments], standalone_mode=False, catch_exceptions=False, env=environment
     )
-    return Done(result.return_value, result.stdout, result.stderr)
+    return result.return_value, result.stdout
 
 
 @pytest.fixture
@@ -248,50 +221,50 @@ def test_a_regression_fails_only_where_that_is_asked_for(
 ) -> None:
     pair = (files["plain"], files[candidate], "--output=json")
     asked, unasked = ran(*pair, "--fail-on-regression"), ran(*pair)
-    assert (asked.code, unasked.code) == (code, 0)
-    assert asked.out == unasked.out
-    assert json.loads(asked.out)["decision"]["code"] == failing
+    assert (asked[0], unasked[0]) == (code, 0)
+    assert asked[1] == unasked[1]
+    assert json.loads(asked[1])["decision"]["code"] == failing
 
 
 def test_a_pair_of_the_same_minutes_says_so(files: dict[str, str]) -> None:
-    comparison = json.loads(ran(files["plain"], files["faster"], "--paired", "--output=json").out)
+    comparison = json.loads(ran(files["plain"], files["faster"], "--paired", "--output=json")[1])
     assert (comparison["paired"], comparison["decision"]["code"]) == (True, "faster")
 
 
-def test_the_help_says_no_escape_sequence() -> None:
-    text = ran("--help").out
-    assert "\b" not in text
-    assert "--paired" in text
-
-
-async def test_each_output_can_be_had_where_only_ascii_can_be_printed(files: dict[str, str]) -> None:
-    text, markdown, many = await asyncio.gather(
-        *(command(files["plain"], files["faster"], f"--output={kind}") for kind in ("text", "markdown")),
-        command(*(files[name] for name in ("plain", "faster", "slower")), "--fail-on-regression"),
+@pytest.mark.parametrize(
+    ("names", "options", "code", "words"),
+    [
+        ("plain faster", "--output=text", 0, "schnell, gr??er"),
+        ("plain faster", "--output=markdown", 0, "# schnell, größer against plain\n"),
+        ("plain faster slower", "--fail-on-regression", 1, "schnell, gr??er"),
+    ],
+)
+def test_each_output_can_be_had_where_only_ascii_can_be_printed(
+    files: dict[str, str], names: str, options: str, code: int, words: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_exporter", "compare", *(files[name] for name in names.split()), options],
+        capture_output=True,
+        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"},
+        check=False,
     )
-    assert (text.code, text.err) == (0, "")
-    assert "schnell, gr??er" in text.out
-    assert (markdown.code, markdown.err) == (0, "")
-    assert markdown.out.startswith("# schnell, größer against plain\n")
-    assert (many.code, many.err) == (1, "")
-    assert "schnell, gr??er" in many.out
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert words in done.stdout.decode()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "error", "words"),
     [
-        (("plain", "other"), 1, "expected recordings of one model"),
-        (("plain", "nowhere"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("plain", "faster", "--output=xml"), 64, "'xml' is not one of"),
-        (("plain", "faster", "later", "--paired"), 64, "--paired compares two recordings, without --plot"),
-        (("plain", "later", "--paired"), 1, "start `baseline record` for both replicas at once"),
-        (("plain", "faster", "--plot=x.gif"), 1, "--plot: expected FILE.svg or FILE.png, found 'x.gif'"),
+        ("plain other", ComparisonError, "expected recordings of one model"),
+        ("plain nowhere", BaselineError, "nowhere: cannot be read: No such file or directory"),
+        ("plain faster --output=xml", UsageError, "'xml' is not one of"),
+        ("plain faster later --paired", UsageError, "--paired compares two recordings, without --plot"),
+        ("plain later --paired", ComparisonError, "start `baseline record` for both replicas at once"),
+        ("plain faster --plot=x.gif", ConfigError, "--plot: expected FILE.svg or FILE.png, found 'x.gif'"),
     ],
 )
-async def test_what_cannot_be_compared_is_refused_in_one_line(
-    files: dict[str, str], arguments: tuple[str, ...], code: int, words: str
+def test_what_cannot_be_compared_is_refused(
+    files: dict[str, str], arguments: str, error: type[Exception], words: str
 ) -> None:
-    done = await command(*(files.get(argument, argument) for argument in arguments))
-    assert (done.code, done.out) == (code, "")
-    assert words in done.err.splitlines()[-1]
-    assert "Traceback" not in done.err
+    with pytest.raises(error, match=re.escape(words)):
+        ran(*(files.get(argument, argument) for argument in arguments.split()))

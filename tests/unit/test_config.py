@@ -36,30 +36,11 @@ def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
     assert settings.window == Duration(300)
 
 
-def test_a_file_lists_several_predictors(tmp_path: Path) -> None:
-    settings = load(
-        tmp_path,
-        """
-        window: 10m
-        predictors:
-          - name: chat
-            url: http://127.0.0.1:8000
-            timeout: 2s
-            log_paths: [/var/log/chat/*.log]
-          - name: code
-            url: http://127.0.0.1:8001
-        """,
-    )
-    assert [predictor.name for predictor in settings.predictors] == ["chat", "code"]
-    assert (settings.window, settings.predictors[0].timeout) == (Duration("10m"), Duration("2s"))
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("predictors: [{nmae: x}]", "predictors[0].nmae: unknown key, expected one of ca_file,"),
         ("webb: {}", "webb: unknown key, expected one of web, log, window, predictors"),
-        ("window: soon", "window: expected a duration"),
         ("predictors: [{interval: 0.5}]", "predictors[0].interval: expected at least 1s, found '0.5'"),
         ("predictors: [{timeout: -1}]", "predictors[0].timeout: expected a duration"),
         ("predictors: [{log_from: middle}]", "predictors[0].log_from: expected one of end, start, found 'middle'"),

@@ -42,14 +42,6 @@ def tables(text: str) -> Iterator[dict[str, str]]:
             yield dict(zip(header, cells, strict=True))
 
 
-def rows(page: str, column: str) -> dict[str, dict[str, str]]:
-    """The rows of every table whose first column is ``column``, by the name in it. No name stands twice."""
-    found = [row for row in tables(page) if next(iter(row)) == column]
-    by_name = {row[column].strip("`"): row for row in found}
-    assert len(by_name) == len(found)
-    return by_name
-
-
 def code(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 

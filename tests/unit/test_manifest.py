@@ -12,7 +12,6 @@ from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.errors import ConfigError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "manifests"
-KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
 
 def servers(name: str) -> tuple[Server, ...]:
@@ -75,13 +74,6 @@ def test_a_deployment_is_found_among_other_documents_and_containers() -> None:
     assert (found.release, found.engine_generation) == ((0, 19, 1), "v1")
     assert (found.model, found.method, found.num_speculative_tokens) == ("deepseek-ai/DeepSeek-V3", "mtp", 1)
     assert found.enable_chunked_prefill is False
-
-
-def test_our_own_manifest_is_read() -> None:
-    path = KUBERNETES / "predictor" / "base" / "inferenceservice.yaml"
-    (server,) = read_manifest(path.read_bytes(), str(path))
-    found = server.command.deployment()
-    assert (found.model, found.method, found.release) == ("Qwen/Qwen3-8B", "ngram", (0, 32, 0))
 
 
 POD = b"""

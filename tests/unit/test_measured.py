@@ -5,21 +5,17 @@ After a deliberate change: ``pytest tests/unit/test_measured.py --update-golden`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
-from prometheus_client.exposition import generate_latest
 
-from builders import Clock, known, latency
+from builders import Clock, exposed, known, latency
 from specdec_exporter.baseline.recording import Recorder
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
-from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.view import ModelBenefit
@@ -30,7 +26,6 @@ from specdec_exporter.speculation.steptime import step_times
 from specdec_exporter.speculation.verdict import Verdict
 
 POLICY = load_policy()
-GOLDEN = Path(__file__).parent.parent / "golden" / "measured.txt"
 # The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.
 PLAIN_STEP_SECONDS = 1 / 47.84
 CODE, CODE_SPEED = (0.50, 0.40, 0.33), 88.25
@@ -106,6 +101,15 @@ def beginning(
     return state, server
 
 
+def step(
+    state: PredictorState, server: Server, step_seconds: float, requests: float = 1.0, seconds: float = 15.0
+) -> None:
+    """Let the server decode, and read it."""
+    server.run(seconds, step_seconds, requests)
+    server.clock.advance(seconds)
+    state.observe_snapshot(server.snapshot())
+
+
 def watched(
     curve: Sequence[float],
     step_seconds: float,
@@ -118,9 +122,7 @@ def watched(
     """A state that watched a server decode at an even pace, scraped every few seconds."""
     state, server = beginning(curve, baseline)
     for index in range(int(seconds / every)):
-        server.run(every, step_seconds * (1.0 + 0.01 * (-1) ** index), requests)
-        server.clock.advance(every)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, step_seconds * (1.0 + 0.01 * (-1) ** index), requests, every)
     return state
 
 
@@ -181,9 +183,7 @@ def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
     """The verdict on one speed-up at one acceptance, k = 1; ``noise`` is the relative swing of the step time."""
     state, server = beginning((rate,))
     for index in range(20):
-        server.run(15.0, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
     return judge(state.evidence(), POLICY).verdict
 
 
@@ -216,8 +216,8 @@ def test_a_speed_up_within_chance_is_no_good_news_whatever_is_accepted(rate: flo
 
 def test_the_step_time_of_the_same_load_counts() -> None:
     baseline = plain((1.0, 0.02), (4.0, 0.023), (16.0, 0.035))
-    for requests, step in ((1.0, 0.02), (4.0, 0.023), (8.0, 0.027), (16.0, 0.035), (30.0, 0.049)):
-        state = watched((0.5, 0.4), 1.2 * step, baseline=baseline, requests=requests)
+    for requests, seconds in ((1.0, 0.02), (4.0, 0.023), (8.0, 0.027), (16.0, 0.035), (30.0, 0.049)):
+        state = watched((0.5, 0.4), 1.2 * seconds, baseline=baseline, requests=requests)
         cost = known(state.cost)
         assert cost.concurrency == pytest.approx(requests)
         assert cost.slowdown.value == pytest.approx(1.2, rel=0.01)
@@ -239,19 +239,10 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
     assert (row.concurrency, row.speedup) == (32, None)
 
 
-def test_before_there_are_enough_steps_good_acceptance_is_no_good_news() -> None:
-    verdict = watched((0.9, 0.8), 0.5, baseline=STEPS_OF_20_MS, seconds=90.0).status().verdict
-    assert verdict.code == "watch"
-    assert verdict.reasons[0] == "speed-up not known: only 180 decoding steps so far, 200 are needed"
-    assert verdict.action == "To know, wait for more traffic."
-
-
 def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
     state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
     for index in range(20):
-        server.run(15.0, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
     verdict = judge(state.evidence(), POLICY).verdict
     assert (verdict.code, verdict.basis) == ("watch", "measured")
     assert verdict.headline == "The measurement does not tell yet whether speculation pays"
@@ -265,18 +256,14 @@ def test_a_baseline_of_another_model_measures_nothing() -> None:
 # --- what is left out ---
 
 
-def run(state: PredictorState, server: Server, intervals: int, step_seconds: float, **changes: Any) -> None:
+def run(state: PredictorState, server: Server, intervals: int, step_seconds: float) -> None:
     for _ in range(intervals):
-        server.run(15.0, step_seconds)
-        for name, value in changes.items():
-            setattr(server, name, value)
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, step_seconds)
 
 
-@pytest.mark.parametrize("step", [3600.0, -3600.0, -1_790_000_000.0])
+@pytest.mark.parametrize("set_by", [3600.0, -3600.0, -1_790_000_000.0])
 @pytest.mark.parametrize("when", [0, 2, 5])
-def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> None:
+def test_a_wall_clock_that_is_set_changes_nothing(set_by: float, when: int) -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
     state.observe_baseline(STEPS_OF_20_MS)
@@ -284,8 +271,8 @@ def test_a_wall_clock_that_is_set_changes_nothing(step: float, when: int) -> Non
     server.started = clock.wall()
     state.observe_snapshot(server.snapshot())
     for turn, step_seconds in enumerate([0.2] * 4 + [0.025] * 5):  # a minute of slow first steps
-        clock.ahead += step if turn == when else 0.0
-        run(state, server, 1, step_seconds)
+        clock.ahead += set_by if turn == when else 0.0
+        step(state, server, step_seconds)
         assert (state.cost is None) == (turn < 4)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
 
@@ -298,8 +285,7 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
     second = Server(first.clock, (0.5,))
     second.started = first.clock.wall() + 115.0
     first.clock.advance(100.0)
-    run(state, second, 1, 0.5)
-    run(state, second, 4, 0.5)  # still slow: within the first minute
+    run(state, second, 5, 0.5)  # still slow: within the first minute
     run(state, second, 6, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
     ((_, after),) = benefit(state).loads
@@ -309,7 +295,8 @@ def test_a_restart_in_between_is_left_out_and_the_counters_go_on() -> None:
 def test_intervals_with_preemptions_are_left_out() -> None:
     state, server = beginning()
     run(state, server, 10, 0.025)
-    run(state, server, 1, 3.0, preemptions=1.0)
+    server.preemptions = 1.0
+    step(state, server, 3.0)
     run(state, server, 10, 0.025)
     assert known(state.cost).slowdown.value == pytest.approx(1.25, rel=0.01)
     ((_, totals),) = benefit(state).loads
@@ -338,9 +325,7 @@ def test_frequent_scrapes_give_the_same_as_rare_ones() -> None:
 def test_the_bins_are_bounded_and_add_up() -> None:
     state, server = beginning(baseline=plain((1.0, 0.02), (8.0, 0.02)))
     for power in range(40):
-        server.run(15.0, 0.025, 1.3**power)
-        server.clock.advance(15.0)
-        state.observe_snapshot(server.snapshot())
+        step(state, server, 0.025, 1.3**power)
     loads = benefit(state).loads
     assert [bound for bound, _ in loads] == [1 << power for power in range(12)]
     assert sum(totals.load.seconds for _, totals in loads) == pytest.approx(40 * 15.0)
@@ -352,24 +337,16 @@ def test_the_bins_are_bounded_and_add_up() -> None:
 # --- families ---
 
 
-async def test_the_families_are_the_golden_ones(request: pytest.FixtureRequest) -> None:
-    settings = Settings(predictors=(PredictorSettings(name="svc"),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    await runtime.start()
-    try:
-        runtime.predictors[0].state = watched(
-            CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=plain((1.0, PLAIN_STEP_SECONDS))
-        )
-        text = generate_latest(SpecdecCollector(runtime)).decode()
-    finally:
-        await runtime.stop()
+async def test_the_families_are_the_golden_ones(golden: Callable[[str, str], None]) -> None:
+    def prepare(predictor: PredictorRuntime) -> None:
+        baseline = plain((1.0, PLAIN_STEP_SECONDS))
+        predictor.state = watched(CODE, (1.0 + sum(CODE)) / CODE_SPEED, baseline=baseline)
+
     names = {family.name for group in (BENEFIT, LOAD) for family in group.families}
-    shown = "".join(
+    shown = [
         line
-        for line in text.splitlines(keepends=True)
+        for line in await exposed(PredictorSettings(name="svc"), prepare)
         if (line.split()[2] if line.startswith("#") else line.partition("{")[0]) in names
-    )
-    if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(shown)
-    assert shown == GOLDEN.read_text()
-    assert {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")} == names
+    ]
+    golden("measured", "".join(shown))
+    assert {line.split()[2] for line in shown if line.startswith("# TYPE")} == names

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CAPTURES, engine, known, latency, snapshot
-from demo.simulator.scenario import Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from recordings import E2E, LENGTHS, TPOT, TTFT
+from recordings import CURVE, loaded
 from running import Predictor, predictor
 from specdec_exporter.baseline.blocks import Blocks
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
@@ -222,34 +220,11 @@ def test_the_blocks_of_a_recording_add_up_to_it(polls: list[tuple[int, int]]) ->
     assert parse_baseline(to_yaml(found).encode()) == found
 
 
-def filled(bounds: tuple[float, ...], rounds: int) -> Histogram:
-    """A histogram with requests in every bucket."""
-    added = [rounds * (500 + 7 * i) for i in range(len(bounds))]
-    middles = [(low + min(high, 2.0 * low)) / 2.0 for low, high in itertools.pairwise((0.0, *bounds))]
-    middles[0] = bounds[0] / 2.0
-    total = sum(count * middle for count, middle in zip(added, middles, strict=True))
-    return Histogram(bounds, tuple(map(float, itertools.accumulate(added))), total)
-
-
 def test_a_recording_of_a_busy_day_is_a_small_file() -> None:
-    """24 blocks and 120 intervals, with values in every bucket of vLLM's histograms."""
-    shots = []
-    for rounds in range(24 * 64 + 1):
-        lengths = filled(LENGTHS, rounds)
-        shots.append(
-            msgspec.structs.replace(
-                busy(1_234_567.0 * rounds, 200.123456, 56.0 * rounds),
-                time_to_first_token=filled(TTFT, rounds),
-                time_per_output_token=filled(TPOT, rounds),
-                request_latency=filled(E2E, rounds),
-                prompt_length=lengths,
-                generation_length=lengths,
-                prompt_tokens=lengths.sum,
-            )
-        )
-    found = recorded(*map(snapshot, shots))
-    assert (len(found.intervals), len(found.blocks)) == (120, 24)
-    assert 15_000 < len(to_yaml(found)) < 40_000
+    """24 blocks and 120 intervals, in vLLM's buckets."""
+    busy = loaded("busy", {2.0**power: 0.02 * 1.3**power for power in range(8)}, CURVE, intervals=15, blocks=24)
+    assert (len(busy.intervals), len(busy.blocks)) == (120, 24)
+    assert len(to_yaml(busy)) < 40_000
 
 
 def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
@@ -371,12 +346,7 @@ def test_a_sum_far_outside_its_buckets_is_refused() -> None:
 async def playing(*bodies: bytes) -> AsyncIterator[Predictor]:
     """A predictor that gives ``bodies`` one after the other, the last one for ever."""
     async with predictor() as server:
-
-        async def answer(_: web.Request) -> web.Response:
-            body = bodies[min(server.requests, len(bodies)) - 1]
-            return web.Response(body=body, headers=server.headers) if body else web.Response(status=503)
-
-        server.answer = answer
+        server.bodies = [*bodies]
         yield server
 
 
@@ -430,7 +400,7 @@ async def test_a_predictor_that_goes_away_leaves_what_was_measured_until_then() 
 
 async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> None:
     async with playing(b"") as server:
-        with pytest.raises(FetchError, match="503"):
+        with pytest.raises(FetchError, match="found nothing"):
             await record(server.url, duration_seconds=60)
 
 
@@ -446,14 +416,6 @@ async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(pat
     async with playing(BEFORE, AFTER) as server:
         with pytest.raises(BaselineError, match=said):
             await record(server.url, duration_seconds=60, log_paths=paths)
-
-
-def simulated(log: Path, *incidents: Restart) -> contextlib.AbstractAsyncContextManager[str]:
-    return serving(
-        SimulatorSettings(
-            load=8, speed=20.0, listen_address="127.0.0.1:0", log_path=str(log), engines=2, incidents=incidents
-        )
-    )
 
 
 async def command(*arguments: str) -> asyncio.subprocess.Process:
@@ -480,7 +442,10 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
-    async with simulated(tmp_path / "vllm.log") as url:
+    settings = SimulatorSettings(
+        load=8, speed=20.0, listen_address="127.0.0.1:0", log_path=str(tmp_path / "vllm.log"), engines=2
+    )
+    async with serving(settings) as url:
         log = f"--predictor.log-path={tmp_path}/*.log"
         process = await command(
             "record", "--predictor.url", url, "--duration=2s", log, "-o", str(path), "--hardware=none"

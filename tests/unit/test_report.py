@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from builders import config, window
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, Event, SpecDecoding
+from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.terminal.console import bar, reading_progress, write
 from specdec_exporter.terminal.log import print_analysis
 
@@ -35,32 +36,12 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def some_lines(model: str = "tiny", engines: int = 1) -> list[Event]:
     """Two windows an engine of 200 drafts each."""
-    config = EngineConfig(
-        timestamp="11-20 21:44:40",
-        vllm_version="0.32.0",
-        engine_generation="v1",
-        served_model_name=model,
-        speculative=True,
-        method="draft_model",
-        draft_model="/models/draft",
-        num_speculative_tokens=3,
-    )
     windows = [
-        SpecDecoding(
-            timestamp=timestamp,
-            engine=f"{engine:03}",
-            accepted_tokens=sum(accepted),
-            draft_tokens=600,
-            acceptance_ratio=sum(accepted) / 600,
-            mean_acceptance_length=round(1 + sum(accepted) / 200, 2),
-            bonus_included=True,
-            per_position=tuple(number / 200 for number in accepted),
-            num_speculative_tokens=3,
-        )
+        window(accepted, 200, timestamp, f"{engine:03}")
         for engine in range(engines)
         for timestamp, accepted in (("11-20 21:44:50", (190, 170, 150)), ("11-20 21:45:00", (150, 120, 80)))
     ]
-    return [config, *windows]
+    return [config(timestamp="11-20 21:44:40", served_model_name=model), *windows]
 
 
 def analysis_on(stream: io.TextIOBase, events: list[Event]) -> None:
@@ -115,14 +96,10 @@ Acceptance by position
 """
 
 
-def test_the_report_of_a_log_reads_like_this() -> None:
+def test_the_report_of_a_log_reads_like_this_in_a_pipe() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
     assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
-
-
-def test_a_pipe_gets_no_escapes_and_no_blanks_at_the_end_of_a_line() -> None:
-    text = printed(some_lines())
     assert ESCAPE not in text
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 

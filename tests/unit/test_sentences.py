@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 
 import metrictables
@@ -19,7 +18,6 @@ from fieldtools import ROOT
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.serving.families.family import help_text
 
-GOLDEN = ROOT / "tests" / "golden" / "sentences.txt"
 SOURCE = ROOT / "exporter" / "specdec_exporter"
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 FEWEST_WORDS = 4
@@ -108,8 +106,5 @@ def everything() -> str:
     return "\n\n".join(f"=== {title} ===\n\n" + "\n\n".join(texts) for title, texts in parts.items()) + "\n"
 
 
-def test_what_people_read_was_read(pytestconfig: pytest.Config) -> None:
-    found = everything()
-    if pytestconfig.getoption("--update-golden"):
-        GOLDEN.write_text(found, encoding="utf-8")
-    assert found == GOLDEN.read_text(encoding="utf-8")
+def test_what_people_read_was_read(golden: Callable[[str, str], None]) -> None:
+    golden("sentences", everything())

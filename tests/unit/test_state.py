@@ -9,9 +9,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from builders import CAPTURES, Clock, arguments, engine, known, numbers, snapshot
+from builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
+from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.history import HISTORY_POINTS
@@ -26,35 +26,6 @@ def clock() -> Clock:
 @pytest.fixture
 def state(clock: Clock) -> PredictorState:
     return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
-
-
-def config(**more: object) -> EngineConfig:
-    known: dict[str, object] = {
-        "speculative": True,
-        "vllm_version": "0.32.0",
-        "engine_generation": "v1",
-        "method": "draft_model",
-        "draft_model": "/models/draft",
-        "num_speculative_tokens": 3,
-        "model": "/models/target",
-        "served_model_name": "tiny",
-    }
-    return EngineConfig(**{**known, **more})  # type: ignore[arg-type]
-
-
-def test_the_window_is_what_happened_between_two_fetches(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine(100, (80.0, 60.0, 40.0), requests=4)))
-    clock.advance(60)
-    state.observe_snapshot(snapshot(engine(200, (170.0, 130.0, 100.0), requests=8)))
-    window = known(state.window())
-    assert window.acceptance_ratio == pytest.approx(220 / 300)
-    assert window.mean_acceptance_length == pytest.approx(3.2)
-    assert window.per_position == pytest.approx((0.9, 0.7, 0.6))
-    assert window.conditional == pytest.approx((0.9, 7 / 9, 6 / 7))
-    assert window.tokens_per_step == pytest.approx(3.2)
-    assert not window.short_drafts
-    assert window.mean_prompt_tokens == 8.0
-    assert state.state == "drafting"
 
 
 def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:
@@ -143,20 +114,6 @@ def test_a_restart_empties_the_windows_and_counts_anew(state: PredictorState, cl
     assert known(state.window()).drafts == 5
 
 
-@pytest.mark.parametrize("times", [(2000.0, 1000.0), (None, None), (1000.0, 1_790_003_600.0)])
-def test_of_processes_that_answer_in_turn_only_the_growth_is_counted(
-    state: PredictorState, clock: Clock, times: tuple[float | None, ...]
-) -> None:
-    for turn in range(6):
-        other = turn % 2
-        state.observe_snapshot(started(times[other], drafting(5000 - 3000 * other + turn, 15_000, 12_000, 17_000)))
-        clock.advance(60)
-    assert (state.restarts, state.processes) == (0, 2)
-    window = known(state.window())
-    assert window.drafts == 8  # the first answer of the second process adds nothing
-    assert window.draft_tokens == 0
-
-
 def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     state: PredictorState, clock: Clock
 ) -> None:
@@ -171,17 +128,6 @@ def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     window = known(state.window())
     assert (window.drafts, window.acceptance_ratio, window.mean_acceptance_length) == (100, 0.5, 2.5)
     assert state.restarts == 1
-
-
-def test_a_failed_fetch_leaves_nothing_stale(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine()))
-    clock.advance(60)
-    state.observe_snapshot(snapshot(engine(200, (1.0, 1.0, 1.0))))
-    state.observe_failure("GET http://x answered 503")
-    status = state.status()
-    assert (status.up, status.state, status.window, status.lifetime) == (False, "unreachable", None, None)
-    assert all(view.snapshot is None and view.window is None and not view.has_windows for view in state.engines())
-    assert status.verdict.code == "unknown"
 
 
 def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:

@@ -152,15 +152,11 @@ def test_a_measurement_goes_before_a_guess() -> None:
     assert looked(GOOD, UNSURE, UNSURE, GAIN) == ["healthy, assumed", "watch", "watch", "healthy"]
     assert looked(FAIR, UNSURE, NO_GAIN) == ["watch, assumed", "watch", "not_paying"]
     assert looked(UNSURE, HARM) == ["watch", "harmful"]
+    assert looked(HARM, *[GOOD] * 7) == ["harmful"] * 6 + ["healthy, assumed"] * 2
 
 
 def test_what_chance_cannot_explain_is_told_at_once() -> None:
     assert shown([judged(0.9, 200), judged(0.02, 200), judged(0.9, 200)]) == ["healthy", "broken", "healthy"]
-
-
-def test_a_guess_does_not_end_what_was_measured() -> None:
-    harm = Verdict(code="harmful", basis="measured", headline="", reasons=(), action="")
-    assert shown([harm, *[judged(0.9, 200)] * 7]) == ["harmful"] * 6 + ["healthy"] * 2
 
 
 def test_a_service_that_is_no_longer_slower_is_not_called_so() -> None:
