@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 
-import pytest
-import rjsonnet
-
-from promtool import REPOSITORY, Promtool
-from rules.conftest import RENDERED
-from rules.scenario import CONTROL, SECOND, SLOW_MINUTES, STEADY, Case, Pack, Phase, Source, service, slower
+from rules.scenario import (
+    CONTROL,
+    SECOND,
+    SLOW_MINUTES,
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Source,
+    groups_with,
+    service,
+    slower,
+)
 
 RECORD = "inference_service:specdec_"
 VERDICT = f"{RECORD}verdict:enum"
@@ -42,26 +47,18 @@ def light(minutes: int, method: str = "eagle3") -> Phase:
     return Phase(minutes=minutes, curve=CURVES[method])
 
 
-@pytest.fixture
-def vllm_pack(promtool: Promtool, tmp_path: Path) -> Pack:
-    """The rules that read vLLM's own metrics, told which services verify a part and which methods they have."""
-    snippet = """
-        local named(name) = 'inference_service=~".*%s.*"' % name;
-        local mixin = (import 'mixin.libsonnet') + { _config+:: {
-          source: 'vllm',
-          vllm_method_selectors: { dspark: named('dspark'), eagle3: named('eagle3') },
-          vllm_adaptive_verification_selector: named('adaptive'),
-        } };
-        mixin.prometheusRules.groups + mixin.prometheusAlerts.groups
-    """
-    groups = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
-    rules = tmp_path / "adaptive.rules.yaml"
-    rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
-    return Pack(promtool, rules, tmp_path)
+# The rules that read vLLM's own metrics, told which services verify a part and which methods they have.
+TOLD = """
+    local named(name) = 'inference_service=~".*%s.*"' % name;
+    {
+      source: 'vllm',
+      vllm_method_selectors: { dspark: named('dspark'), eagle3: named('eagle3') },
+      vllm_adaptive_verification_selector: named('adaptive'),
+    }
+"""
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack, vllm_pack: Pack) -> None:
+def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack) -> None:
     """The counters of a good draft whose later tokens are no longer verified."""
 
     def case(name: str, method: str, verification: str, told: set[str], values: dict[str, float | None]) -> Case:
@@ -78,7 +75,8 @@ def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack, v
             values={200: known | values},
         )
 
-    (pack if source == "exporter" else vllm_pack).run(
+    told = pack if source == "exporter" else dataclasses.replace(pack, groups=groups_with(TOLD))
+    told.run(
         case("adaptive", "dspark", "adaptive", set(), NO_RATE | {VERDICT: 2}),
         case("adaptive", "eagle3", "adaptive", set(), NO_RATE | {VERDICT: 2}),
         case("full", "dspark", "full", {TICKET}, {VERDICT: 2, f"{RECORD}acceptance:ratio_rate30m": 0.103}),
@@ -87,10 +85,9 @@ def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack, v
     )
 
 
-def test_without_the_setting_vllms_own_metrics_tell_nothing(promtool: Promtool, tmp_path: Path) -> None:
-    rules = Pack(promtool, RENDERED / "specdec-vllm.rules.yaml", tmp_path)
+def test_without_the_setting_vllms_own_metrics_tell_nothing(vllm_pack: Pack) -> None:
     series = service(light(LIGHT), busy(MINUTES - LIGHT), source="vllm", families=("ttft",))
-    rules.run(
+    vllm_pack.run(
         Case(name="eagle3", series=series, firing={LIGHT: set(), 150: {TICKET}}, values={150: {VERDICT: 2}}),
         every=SLOW_MINUTES,
     )

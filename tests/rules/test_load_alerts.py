@@ -9,11 +9,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-import pytest
 import rjsonnet
 
 from promtool import REPOSITORY, Promtool
-from rules.conftest import RENDERED
 from rules.scenario import (
     SLOW_MINUTES,
     Case,
@@ -21,14 +19,13 @@ from rules.scenario import (
     Phase,
     Series,
     Source,
-    alone,
     measured,
     pinned,
     service,
     slower,
 )
 
-SATURATED, SQUEEZE = "SpecDecodeLoadTooHigh warning", "SpecDecodeLoadTooHigh warning"
+TOO_HIGH = "SpecDecodeLoadTooHigh warning"
 GOOD, FALLEN, MODEST = (0.9, 0.8, 0.7), (0.82, 0.69, 0.56), (0.75, 0.55, 0.4)  # 0.8, 0.69, 0.57
 BEFORE, CHANGED = 140, 80  # minutes: two hours ago all was as usual
 LAST = BEFORE + CHANGED - 5
@@ -65,27 +62,27 @@ def cases(source: Source) -> list[Case]:
     preempted = {"preemptions_per_minute": 1.0}
     baseline = (*file, with_speculation)
     found = [
-        case("big batches, modest acceptance", SATURATED, *changed(curve=MODEST, running=40, waiting=6)),
+        case("big batches, modest acceptance", TOO_HIGH, *changed(curve=MODEST, running=40, waiting=6)),
         case("big batches, good acceptance", None, *changed(running=40, waiting=6)),
-        case("the queue grows", SATURATED, *growing(*queue)),
-        case("the queue grows, modest acceptance", SATURATED, *growing(*queue, curve=MODEST)),
+        case("the queue grows", TOO_HIGH, *growing(*queue)),
+        case("the queue grows, modest acceptance", TOO_HIGH, *growing(*queue, curve=MODEST)),
         case("the queue grows, small batch", None, *growing(*queue, running=20)),
         case("the queue empties again and again", None, *growing(*swinging)),
         case("a queue as ever", None, dataclasses.replace(USUAL, minutes=minutes, running=40, waiting=30)),
-        case("the queue grows, slow tokens", SATURATED, *growing(*queue, running=20, latency=SLOW), more=baseline),
+        case("the queue grows, slow tokens", TOO_HIGH, *growing(*queue, running=20, latency=SLOW), more=baseline),
         case("the queue grows, tokens as ever", None, *growing(*queue), more=baseline),
         case("slow tokens, no queue", None, *growing(0, latency=SLOW), more=baseline),
-        case("full and preempted", SQUEEZE, *changed(kv_cache=0.95, **preempted)),
+        case("full and preempted", TOO_HIGH, *changed(kv_cache=0.95, **preempted)),
         case("full", None, *changed(kv_cache=0.95)),
         case("full and preempted without drafts", None, *changed(kv_cache=0.95, **preempted), speculative=False),
-        case("preempted more, less accepted", SQUEEZE, *changed(curve=FALLEN, **preempted)),
+        case("preempted more, less accepted", TOO_HIGH, *changed(curve=FALLEN, **preempted)),
         case("preempted more", None, *changed(**preempted)),
         case(
             "preempted as ever, less accepted",
             None,
             *(dataclasses.replace(phase, preemptions_per_minute=1) for phase in changed(curve=FALLEN)),
         ),
-        case("the cache fills, less accepted", SQUEEZE, *changed(kv_cache=0.85, curve=FALLEN)),
+        case("the cache fills, less accepted", TOO_HIGH, *changed(kv_cache=0.85, curve=FALLEN)),
         case("the cache fills", None, *changed(kv_cache=0.85)),
         case("less accepted", None, *changed(curve=FALLEN)),
         case("the cache fills, hardly less accepted", None, *changed(kv_cache=0.85, curve=(0.86, 0.74, 0.62))),
@@ -95,10 +92,8 @@ def cases(source: Source) -> list[Case]:
     return found
 
 
-@pytest.mark.parametrize(("file", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
-def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
-    rules = alone(RENDERED / file, tmp_path, SATURATED.split(maxsplit=1)[0], SQUEEZE.split(maxsplit=1)[0])
-    dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
+def test_load(either_pack: Pack, source: Source) -> None:
+    either_pack.alone("SpecDecodeLoadTooHigh").run(*cases(source), every=SLOW_MINUTES)
 
 
 def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_path: Path) -> None:

@@ -6,22 +6,18 @@ import copy
 import dataclasses
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
 import pytest
 import rjsonnet
-import yaml
 
 import yamltext
 from fieldtools import ROOT
-from promtool import Promtool
 from rules.conftest import RENDERED
 from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
 
 PAGE = ROOT / "docs" / "load-the-pack.md"
-FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
 GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
 NAMESPACE = 'namespace="prod"'
 
@@ -110,10 +106,7 @@ def moved(series: list[Series], namespace: str) -> list[Series]:
     return [dataclasses.replace(one, labels={**one.labels, "namespace": namespace}) for one in series]
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtool: Promtool, tmp_path: Path) -> None:
-    groups = enforced(rule_groups(RENDERED / FILES[source]))
-    (tmp_path / "enforced.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+def test_rules_of_one_namespace_see_that_namespace_alone(either_pack: Pack, source: Source) -> None:
     low = service(Phase(minutes=45, curve=(0.3, 0.1, 0.0)), source=source, method=None)
     down = service(Phase(minutes=8), Phase(minutes=16, up=False), source=source)
 
@@ -127,7 +120,7 @@ def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtoo
             Case(name="low elsewhere", series=moved(low, "dev"), firing={44: set()}),
         ]
 
-    Pack(promtool, tmp_path / "enforced.yaml", tmp_path).run(*cases)
+    dataclasses.replace(either_pack, groups=enforced(either_pack.groups)).run(*cases)
 
 
 # --- The page --------------------------------------------------------------------------------------------------------
