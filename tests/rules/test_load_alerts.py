@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import rjsonnet
 
-from promtool import REPOSITORY, Promtool
+from promtool import REPOSITORY
 from rules.scenario import (
     SLOW_MINUTES,
     Case,
@@ -96,7 +95,7 @@ def test_load(either_pack: Pack, source: Source) -> None:
     either_pack.alone("SpecDecodeLoadTooHigh").run(*cases(source), every=SLOW_MINUTES)
 
 
-def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_path: Path) -> None:
+def test_capacity_and_prefix_cache_without_the_sidecar(vllm_pack: Pack) -> None:
     """Blocks and their size are labels. An engine that does not know its blocks yet is left out."""
     snippet = """
         local signals = ((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } })._signals;
@@ -104,32 +103,20 @@ def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_p
     """
     capacity, hits = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
 
-    def series(name: str, step: int, **labels: str) -> dict[str, str]:
+    def series(name: str, step: int, **labels: str) -> Series:
         own = {"inference_service": "chat", "job": "p", "instance": "10.0.0.1:8000", **labels}
-        braces = ",".join(f'{key}="{value}"' for key, value in own.items())
-        return {"series": f"vllm:{name}{{{braces}}}", "values": f"{0 if step else 1}+{step}x40"}
+        return Series(f"vllm:{name}", own, [float(not step) + step * minute for minute in range(40)])
 
-    caches = [
-        series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
-        for engine, blocks in enumerate(("2000", "1500", "None"))
-    ]
     old, new = {"model_name": "m", "instance": "10.0.0.2:8000"}, {"model_name": "m"}
-    counters = [
+    found = [
+        *(
+            series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
+            for engine, blocks in enumerate(("2000", "1500", "None"))
+        ),
         series("prefix_cache_queries_total", 100, **new),
         series("prefix_cache_hits_total", 40, **new),
         series("gpu_prefix_cache_queries_total", 100, **old),
         series("gpu_prefix_cache_hits_total", 60, **old),
     ]
-    expected = [
-        (capacity, '{inference_service="chat"}', 24000),
-        (hits, '{inference_service="chat", model_name="m"}', 0.5),
-    ]
-    checks = [
-        {"expr": f"round({expr}, 0.001)", "eval_time": "35m", "exp_samples": [{"labels": labels, "value": value}]}
-        for expr, labels, value in expected
-    ]
-    file = tmp_path / "test.yaml"
-    tests = [{"interval": "1m", "input_series": caches + counters, "promql_expr_test": checks}]
-    file.write_text(json.dumps({"rule_files": [], "tests": tests}), encoding="utf-8")
-
-    promtool.test_rules(file)
+    values = {f"count({capacity})": 1, capacity: 24000, f"count({hits})": 1, hits: 0.5}
+    vllm_pack.only("speculation").run(Case(name="two engines", series=found, values={35: values}))
