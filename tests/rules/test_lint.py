@@ -99,6 +99,11 @@ def test_a_check_of_ours_is_content(check: str, rendered: Path) -> None:
         ("existing", "(specdec_drafts_total", "(specdec_draft_total"),
         ("matchers", ':increase30m{sli="tpot"}', ':increase30m{le="1"}'),
         ("matches", "unless on (cluster, ", "unless on (sli, cluster, "),
+        (
+            "ranges",
+            "last_over_time(inference_service:specdec_acceptance:ratio_rate1h[3d])",
+            "inference_service:specdec_acceptance:ratio_rate1h",
+        ),
         ("ranges", "[5m]", "[2m]"),  # a rate of two scrapes
         ("ranges", "[5h]", "[1h]"),  # one record
         ("ranges", "increase(specdec_draft_tokens_total", "delta(specdec_draft_tokens_total"),
