@@ -77,14 +77,9 @@ def victoria_metrics(data: Path) -> Iterator[str]:
 
 def import_samples(url: str, exposition: str) -> None:
     """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
-    import_lines(url, exposition)
-    flush(url)
-
-
-def import_lines(url: str, exposition: str) -> None:
-    """Give samples to a VictoriaMetrics or a vmagent."""
     with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
         assert response.status == 204
+    flush(url)
 
 
 def flush(url: str) -> None:
