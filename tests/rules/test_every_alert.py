@@ -51,6 +51,9 @@ ELSEWHERE = {
 }
 SOME = (
     "TargetDown critical",
+    "TargetDown warning",
+    "EngineStalled critical",
+    "RestartLoop critical",
     "AcceptanceLow critical",
     "P99Regression warning",
     "Harmful critical",

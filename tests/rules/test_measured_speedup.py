@@ -20,7 +20,6 @@ from rules.scenario import (
     Pack,
     Phase,
     Series,
-    Source,
     measured,
     pinned,
     replica,
@@ -57,15 +56,11 @@ def drafting(curve: tuple[float, ...], requests_per_minute: float = 60.0) -> lis
     return service(phase, families=("tpot", "ttft"))
 
 
-def beside_control(
-    curve: tuple[float, ...], speedup: float, source: Source, requests_per_minute: float = 60.0
-) -> list[Series]:
+def beside_control(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
     """The same with a live control without speculation, so many times as slow."""
     phase = Phase(minutes=MINUTES, curve=curve, requests_per_minute=requests_per_minute, latency=FLAT)
     plain = Phase(minutes=MINUTES, latency={"tpot": slower(FLAT["tpot"], speedup)})
-    return service(phase, families=("tpot",), source=source) + service(
-        plain, families=("tpot",), source=source, speculative=False, labels=CONTROL
-    )
+    return service(phase, families=("tpot",)) + service(plain, families=("tpot",), speculative=False, labels=CONTROL)
 
 
 def against_file(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
@@ -86,7 +81,7 @@ def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> No
         *per_curve("without bounds or break-even", (drafting(curve) + measured(MINUTES, 1.6) for curve in CURVES)),
         *per_curve("against a file", (against_file(curve, 1.6) for curve in CURVES)),
         *per_curve("in 60 requests", (against_file(curve, 1.6, 2) for curve in CURVES)),
-        *per_curve("against a control", (beside_control(curve, 1.6, "exporter") for curve in CURVES)),
+        *per_curve("against a control", (beside_control(curve, 1.6) for curve in CURVES)),
         every=SLOW_MINUTES,
     )
 
@@ -169,18 +164,18 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
         Case(name="a small loss", series=drafting(FAIR) + measured(MINUTES, 0.95, (0.92, 0.98)), firing=quiet),
         Case(
             name="a live control",
-            series=beside_control(FAIR, 0.8, "exporter"),
+            series=beside_control(FAIR, 0.8),
             firing={60: {HARM, MEAN}},
             values={50: {VERDICT: HARMFUL}},
         ),
         Case(
             name="a control that is hardly faster",
-            series=beside_control(FAIR, 0.95, "exporter"),
+            series=beside_control(FAIR, 0.95),
             firing={95: {LOSS}},
         ),
         Case(
             name="a control, too few requests to tell",
-            series=beside_control(FAIR, 0.88, "exporter", 2),
+            series=beside_control(FAIR, 0.88, 2),
             firing={95: set()},
         ),
         Case(
