@@ -510,11 +510,15 @@ def _unannotated(groups: Groups) -> Groups:
     return [{**group, "rules": rules} for group, rules in zip(groups, bare, strict=True)]
 
 
+def evaluated(what: str, config: str = "{}") -> Any:
+    """Something of the ``mixin`` with another ``_config``, both in Jsonnet."""
+    snippet = f"local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }}; {what}"
+    return json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+
+
 def groups_with(config: str) -> Groups:
     """The groups of the pack with another ``_config``, in Jsonnet."""
-    mixin = f"(import 'mixin.libsonnet') + {{ _config+:: {config} }}"
-    snippet = f"local mixin = {mixin}; mixin.prometheusRules.groups + mixin.prometheusAlerts.groups"
-    groups: Groups = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    groups: Groups = evaluated("mixin.prometheusRules.groups + mixin.prometheusAlerts.groups", config)
     return groups
 
 

@@ -6,11 +6,7 @@ The runs have the rules of these alerts alone: hours of all rules take long. So 
 from __future__ import annotations
 
 import dataclasses
-import json
 
-import rjsonnet
-
-from promtool import REPOSITORY
 from rules.scenario import (
     SLOW_MINUTES,
     Case,
@@ -18,6 +14,7 @@ from rules.scenario import (
     Phase,
     Series,
     Source,
+    evaluated,
     measured,
     pinned,
     service,
@@ -97,11 +94,8 @@ def test_load(either_pack: Pack, source: Source) -> None:
 
 def test_capacity_and_prefix_cache_without_the_sidecar(vllm_pack: Pack) -> None:
     """Blocks and their size are labels. An engine that does not know its blocks yet is left out."""
-    snippet = """
-        local signals = ((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } })._signals;
-        [signals.kv_cache_capacity.expr, signals.prefix_cache_hits.expr]
-    """
-    capacity, hits = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    signals = "[mixin._signals[name].expr for name in ['kv_cache_capacity', 'prefix_cache_hits']]"
+    capacity, hits = evaluated(signals, "{ source: 'vllm' }")
 
     def series(name: str, step: int, **labels: str) -> Series:
         own = {"inference_service": "chat", "job": "p", "instance": "10.0.0.1:8000", **labels}

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from functools import cache
 from typing import Any
 
 import promql_parser as promql
 import pytest
-import rjsonnet
 
-import yamltext
 from fieldtools import ROOT
-from rules.conftest import RENDERED
-from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
+from rules.conftest import RENDERED, rendered
+from rules.scenario import Case, Groups, Pack, Phase, Series, Source, evaluated, rule_groups, service
 
 PAGE = ROOT / "docs" / "load-the-pack.md"
 GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
@@ -30,18 +27,9 @@ def alerts_of(groups: Groups) -> list[dict[str, Any]]:
     return [rule for rule in rules_of(groups) if "alert" in rule]
 
 
-@cache
-def evaluated(snippet: str) -> Any:
-    return yamltext.load(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
-
-
-def rendered(field: str) -> Any:
-    return evaluated(f"(import 'mixin.libsonnet').specdecRules.{field}")
-
-
 @pytest.mark.parametrize(("field", "kind"), [("clusterRules", "ClusterRules"), ("rules", "Rules")])
 def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None:
-    found = rendered(field)
+    found = evaluated(f"mixin.specdecRules.{field}")
 
     assert (found["apiVersion"], found["kind"]) == ("monitoring.googleapis.com/v1", kind)
     assert found["spec"]["groups"] == rule_groups(RENDERED / "specdec.compat.rules.yaml")
@@ -52,12 +40,11 @@ def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None
 def test_google_gets_no_names_that_are_regular_expressions() -> None:
     """Its evaluator would refuse the query, and say so in its log only."""
     with pytest.raises(RuntimeError, match="set vllm_prefix"):
-        evaluated("((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } }).specdecRules.rules")
+        evaluated("mixin.specdecRules.rules", "{ source: 'vllm' }")
 
 
 def test_google_gets_the_rules_for_vllms_own_metrics_with_a_plain_prefix() -> None:
-    config = "{ source: 'vllm', vllm_prefix: 'vllm:' }"
-    found = evaluated(f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).specdecRules.rules")
+    found = evaluated("mixin.specdecRules.rules", "{ source: 'vllm', vllm_prefix: 'vllm:' }")
 
     expressions = [promql.parse(rule["expr"]).prettify() for rule in rules_of(found["spec"]["groups"])]
     assert "__name__" not in str(expressions)
@@ -66,7 +53,7 @@ def test_google_gets_the_rules_for_vllms_own_metrics_with_a_plain_prefix() -> No
 
 def test_grafana_gets_the_same_rules_with_descriptions_that_query_nothing() -> None:
     """Its templates lack the function, and an annotation with it would be an error text."""
-    found = {"grafana": rendered("grafana")["groups"], "all": rule_groups(RENDERED / "specdec.rules.yaml")}
+    found = {"grafana": evaluated("mixin.specdecRules.grafana")["groups"], "all": rendered("exporter")}
     found = copy.deepcopy(found)
     told = {
         name: [alert["annotations"].pop("description") for alert in alerts_of(groups)] for name, groups in found.items()

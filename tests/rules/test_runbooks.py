@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rjsonnet
 import yaml
 
 import rulelint
 import yamltext
 from fieldtools import ROOT
-from rules.scenario import SLOS, groups_with, rule_groups
+from rules.scenario import SLOS, evaluated, groups_with, rule_groups
 from rules.test_lint import CHECKS
 from specdec_exporter import __version__
 
@@ -60,9 +59,7 @@ def served() -> dict[str, str]:
 @cache
 def pack_config() -> dict[str, Any]:
     """The pack's ``_config``."""
-    config: dict[str, Any] = json.loads(
-        rjsonnet.evaluate_snippet("", "(import 'config.libsonnet')._config", jpathdir=[str(RUNBOOKS.parent)])
-    )
+    config: dict[str, Any] = evaluated("mixin._config")
     return config
 
 

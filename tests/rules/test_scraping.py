@@ -10,7 +10,6 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
-import rjsonnet
 
 import rulelint
 import yamltext
@@ -22,7 +21,19 @@ from fieldtools import ROOT, either, run
 from promqllabels import labels, walk
 from relabelling import relabelled
 from rules.conftest import RENDERED
-from rules.scenario import STEADY, Case, Groups, Pack, Phase, Series, pinned, replica, service, slower
+from rules.scenario import (
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    evaluated,
+    groups_with,
+    pinned,
+    replica,
+    service,
+    slower,
+)
 from rules.test_shards import SCRAPING
 
 pytestmark = pytest.mark.slow
@@ -31,14 +42,9 @@ PAGE = ROOT / "docs" / "scale.md"
 CONFIGS = ["{}", "{ source: 'vllm' }", "{ source: 'vllm', vllm_prefix: 'vllm:' }"]
 
 
-def evaluated(config: str, field: str) -> Any:
-    snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).{field}"
-    return json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
-
-
 def kept(config: str = "{}") -> re.Pattern[str]:
     """The names that a shard stores."""
-    (job,) = evaluated(config, "specdecScraping")["prometheus"]["scrape_configs"]
+    (job,) = evaluated("mixin.specdecScraping", config)["prometheus"]["scrape_configs"]
     (rule,) = job["metric_relabel_configs"]
     assert (rule["source_labels"], rule["action"]) == (["__name__"], "keep")
     return re.compile(rule["regex"])
@@ -53,12 +59,11 @@ def selected(expr: promql.Expr) -> Iterator[str]:
 
 def read_by(config: str) -> set[str]:
     """Everything that rules, their texts and dashboards ask for, and no ruler records or has of itself."""
-    groups = evaluated(config, "prometheusRules.groups") + evaluated(config, "prometheusAlerts.groups")
-    rules = [rule for group in groups for rule in group["rules"]]
+    rules = [rule for group in groups_with(config) for rule in group["rules"]]
     found = {name for rule in rules for name in selected(promql.parse(rule["expr"]))}
     texts = " ".join(text for rule in rules for text in rule.get("annotations", {}).values())
     found |= set(re.findall(r"(?<![:\w])(specdec_\w+)", texts))
-    for name, dashboard in evaluated(config, "grafanaDashboards").items():
+    for name, dashboard in evaluated("mixin.grafanaDashboards", config).items():
         board = Dashboard(name, dashboard)
         found |= {name for _, target in queries(board) for name in selected(parsed(board, target["expr"]))}
     return {name for name in found if not re.match(r"\w+:specdec_|ALERTS|up$|scrape_|prometheus_rule_", name)}
@@ -79,7 +84,7 @@ def test_everything_that_is_read_is_stored(config: str) -> None:
 
 def test_nothing_is_stored_that_is_not_read() -> None:
     """But what the texts of dashboards name: a look at it takes the name from there."""
-    told = json.dumps(evaluated("{}", "grafanaDashboards"))
+    told = json.dumps(evaluated("mixin.grafanaDashboards"))
     unread = set(kept().pattern.split("|")) - read_by("{}")
 
     assert [name for name in unread if not re.search(rf"(?<![:\w]){name}(?!\w)", told)] == []
@@ -198,12 +203,11 @@ def test_alloy_gets_the_rules_that_prometheus_gets() -> None:
 def test_our_podmonitors_have_what_shards_need(file: str) -> None:
     (endpoint,) = read(KUBERNETES / "monitoring" / file)["spec"]["podMetricsEndpoints"]
 
-    assert endpoint["relabelings"][-3:] == evaluated("{}", "specdecScraping.podMonitor.relabelings")
+    assert endpoint["relabelings"][-3:] == evaluated("mixin.specdecScraping.podMonitor.relabelings")
 
 
 def test_what_is_sent_to_the_global_layer_is_what_its_rules_read() -> None:
-    groups: Groups = evaluated("{ layer: 'global' }", "prometheusRules.groups")
-    groups += evaluated("{ layer: 'global' }", "prometheusAlerts.groups")
+    groups = groups_with("{ layer: 'global' }")
     (job,) = yamltext.load((SCRAPING / "remote-write.yaml").read_text(encoding="utf-8"))["remote_write"]
     (rule,) = job["write_relabel_configs"]
     asked = {name for group in groups for one in group["rules"] for name in names(promql.parse(one["expr"]))}
