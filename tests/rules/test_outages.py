@@ -165,14 +165,11 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, source: Source) -
     )
 
 
-def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) -> None:
+def test_a_predictor_of_which_only_the_log_can_be_read(promtool: Promtool, tmp_path: Path) -> None:
     pack = pack_of(
         promtool, tmp_path, ("speculation", "latency", "alerts-presence", "alerts-acceptance", "alerts-pack"), "{}"
     )
     minutes = 120
-    well = Phase(minutes=minutes)
-    crashed = service(WELL, Phase(minutes=minutes - BEFORE, present=False))
-    target = {"job": "predictors", "instance": "10.0.0.1:10409"}
     about = {"inference_service": "chat", "instance": "10.0.0.9:10409", "job": "predictors"}
     log = {"drafts": 600.0, "draft_tokens": 1800.0, "accepted_tokens": 300.0}
     by_log = [
@@ -182,13 +179,6 @@ def test_what_the_exporter_alone_can_tell(promtool: Promtool, tmp_path: Path) ->
         for name, step in log.items()
     ]
     pack.run(
-        Case(
-            name="one of eight sidecars crashed",
-            series=crashed
-            + [Series("up", target, [1.0] * BEFORE + [0.0] * (minutes - BEFORE))]
-            + [each for number in range(1, 8) for each in service(well, labels=replica(number))],
-            firing={BEFORE + 10: QUIET, **throughout(range(BEFORE + 24, minutes, 10), DOWN)},
-        ),
         Case(
             name="its log alone",
             series=[
@@ -248,11 +238,6 @@ def test_several_processes_at_one_url_are_told(promtool: Promtool, tmp_path: Pat
         Case(
             name="a rollout of one exporter after the other",
             series=one(overlap(60, 4)) + one(overlap(72, 4), labels=SECOND) + one(overlap(84, 4), labels=replica(2)),
-            firing=throughout(range(0, END, 4)),
-        ),
-        Case(
-            name="plain restarts",
-            series=one([1.0] * END, Phase(minutes=100), Phase(minutes=END - 100, restart=True)),
             firing=throughout(range(0, END, 4)),
         ),
         every=EVERY,

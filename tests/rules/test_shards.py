@@ -180,15 +180,8 @@ def scraped(url: str) -> list[dict[str, str]]:
     return [target["labels"] for target in active if target["health"] == "up"]
 
 
-@pytest.mark.parametrize(
-    ("program", "rules"),
-    [
-        pytest.param("prometheus", as_rendered, id="floor", marks=pytest.mark.debian),
-        pytest.param("prometheus3", as_rendered, id="current", marks=pytest.mark.field),
-        pytest.param("prometheus", as_operated, id="operator", marks=pytest.mark.debian),
-        pytest.param("vmagent", as_rendered, id="vmagent", marks=pytest.mark.debian),
-    ],
-)
+@pytest.mark.debian
+@pytest.mark.parametrize(("program", "rules"), [("prometheus", as_operated), ("vmagent", as_rendered)])
 def test_every_service_is_wholly_in_one_shard(program: str, rules: Any, tmp_path: Path) -> None:
     with serving(Page("# TYPE specdec_up gauge\nspecdec_up 1\n")) as address, contextlib.ExitStack() as stack:
         found = targets(address)
