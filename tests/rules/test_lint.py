@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -130,22 +129,6 @@ def test_jsonnet_is_formatted() -> None:
     answer = run("jsonnetfmt", "--test", *SOURCES)
 
     assert answer.returncode == 0, f"{answer.stdout}\njsonnetfmt -i puts it right"
-
-
-# Comments, which are skipped, text blocks, and strings in either quotes.
-TEXT = re.compile(r"//[^\n]*|\|\|\|\n(.*?)\n\s*\|\|\||'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
-POSITIONAL = re.compile(r"%[-#0+ ]*\d*(?:\.\d+)?[sdg]")
-
-
-def positional(source: str) -> list[str]:
-    """The texts of a jsonnet source that have several placeholders without a name."""
-    texts = ("".join(part or "" for part in found.groups()) for found in TEXT.finditer(source))
-    return [text for text in texts if len(POSITIONAL.findall(text.replace("%%", ""))) > 1]
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_several_placeholders_have_names(path: Path) -> None:
-    assert positional(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.field
