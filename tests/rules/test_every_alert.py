@@ -1,7 +1,6 @@
 """Every alert of the pack can be heard: an incident of hours is delivered once, without a gap, and ends with its cause.
 
-Delivered is what Alertmanager's inhibitions leave of what fires. All incidents of a variant share one run, every night;
-`make test` runs some.
+Delivered is what Alertmanager's inhibitions leave of what fires. All incidents of a variant share one run.
 """
 
 from __future__ import annotations
@@ -10,12 +9,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
 from alertmanager.catalogue import FRAGMENT, document
 from alertmanager.inhibition import inhibited
 from promtool import promtool
-from rules.conftest import rendered
 from rules.scenario import (
     CONTROL,
     SECOND,
@@ -49,16 +45,6 @@ ELSEWHERE = {
     "SpecDecodeManyServices critical down",
     "SpecDecodeManyServices critical slower",
 }
-SOME = (
-    "TargetDown critical",
-    "TargetDown warning",
-    "EngineStalled critical",
-    "RestartLoop critical",
-    "AcceptanceLow critical",
-    "P99Regression warning",
-    "Harmful critical",
-    "NotDrafting warning",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,14 +218,8 @@ def misheard(groups: Groups, told: Mapping[str, Incident], folder: Path) -> list
     return wrong
 
 
-def test_some_alerts_are_delivered_once(source: Source, tmp_path: Path) -> None:
-    told = incidents(source)
-    assert misheard(rendered(source), {name: told[name] for name in SOME}, tmp_path) == []
-
-
-@pytest.mark.nightly
 def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
-    """Takes most of a minute: six hours of nearly all rules, with an objective."""
+    """Six hours of nearly all rules, with an objective."""
     groups = groups_with(f"{{ source: '{source}' }} + {SLOS}")
     told = incidents(source)
     alerts = {

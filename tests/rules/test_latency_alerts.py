@@ -184,11 +184,6 @@ def test_error_budgets_burn(promtool: Promtool, tmp_path: Path) -> None:
             firing={4: QUIET, 16: QUIET, 28: QUIET},
         ),
         Case(
-            name="within the objective",
-            series=service(Phase(minutes=120, latency=healthy), families=("tpot",)),
-            firing={119: QUIET},
-        ),
-        Case(
             name="30 % of the requests slower than the bound: over again, but not forgotten",
             series=service(Phase(minutes=120, latency=broken), Phase(minutes=70, latency=healthy), families=("tpot",)),
             firing={119: burn, 189: {"SpecDecodeErrorBudgetBurn warning"}},
