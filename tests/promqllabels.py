@@ -114,14 +114,9 @@ def _called(expr: promql.Call, arguments: list[Labels | None]) -> Labels | None:
     if expr.func.return_type == promql.ValueType.Scalar:
         return None
     vectors = [each for each in arguments if each is not None]
-    if name in {"absent", "absent_over_time"}:
-        matchers = [m for e in walk(expr) if isinstance(e, promql.VectorSelector) for m in e.matchers.matchers]
-        return NONE.add(m.name for m in matchers if m.op == promql.MatchOp.Equal and m.name != "__name__")
     if name in {"label_replace", "label_join"}:
         target = expr.args[1]
         return vectors[0].add([target.val])
-    if name == "histogram_quantile":
-        return vectors[0].drop(["le"])
     return vectors[0] if vectors else NONE
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from fieldtools import tool, untidy
 
@@ -28,11 +26,6 @@ class Promtool:
     def test_rules(self, file: Path) -> None:
         """Run a file of rule unit tests."""
         self._run("test", "rules", str(file))
-
-    def query(self, url: str, expression: str) -> list[dict[str, Any]]:
-        """Return the samples of an instant query: each has ``metric`` (labels) and ``value`` (time, text)."""
-        samples: list[dict[str, Any]] = json.loads(self._run("query", "instant", "--format=json", url, expression))
-        return samples
 
     def create_blocks(self, openmetrics: Path, blocks: Path) -> None:
         """Turn an OpenMetrics file with timestamps into TSDB blocks under ``blocks``."""

@@ -1,4 +1,4 @@
-"""Checks of rule files that no tool at hand makes: mixtool's, and those that pint makes only with a database.
+"""Checks of rule files that pint makes only with a database, or that no tool at hand makes.
 
 Which tools there are: tools/README.md. Expressions are parsed, never matched as text. A check yields findings in words;
 none means content.
@@ -22,9 +22,15 @@ from promqllabels import ANY, NONE, Labels, labels, selects, unmatched, walk
 LOOK_BACK_SECONDS = 300  # Prometheus' default: an older sample is not seen by an instant selector
 OF_COUNTERS = {"rate", "irate", "increase", "resets"}
 OF_GAUGES = {"delta", "idelta", "deriv", "predict_linear"}
-SEVERITIES = {"critical", "warning", "info"}
-ANNOTATIONS = ("summary", "description", "impact", "action", "runbook_url", "dashboard_url")
 ALWAYS_THERE = {"alertname", "severity", "component"}
+OF_PROMETHEUS = {
+    "up": "gauge",
+    "ALERTS": "gauge",
+    "prometheus_rule_group_last_duration_seconds": "gauge",
+    "prometheus_rule_group_interval_seconds": "gauge",
+    "prometheus_rule_group_iterations_missed_total": "counter",
+    "prometheus_rule_evaluation_failures_total": "counter",
+}
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -116,30 +122,6 @@ def recorded_labels(pack: Pack) -> dict[str, Labels]:
 
 def _selectors(expr: promql.Expr) -> Iterator[promql.VectorSelector]:
     return (e for e in walk(expr) if isinstance(e, promql.VectorSelector))
-
-
-def names(pack: Pack) -> Iterator[str]:
-    """Mixtool's rules of form: names, sizes, severities, static summaries, templated descriptions."""
-    for group in {rule.group: None for rule in pack.rules}:
-        size = sum(rule.group == group for rule in pack.rules)
-        if size > 20:
-            yield f"{group}: {size} rules; Mimir's default limit is 20 a group"
-        if len(group) > 40:
-            yield f"{group}: a group's name has at most 40 characters"
-    for rule in pack.rules:
-        if not rule.is_alert:
-            continue
-        if not re.fullmatch(r"([A-Z]+[a-z0-9]+)+", rule.name) or len(rule.name) > 40:
-            yield f"{rule}: an alert's name is CamelCase of at most 40 characters"
-        if rule.labels.get("severity") not in SEVERITIES:
-            yield f"{rule}: severity {rule.labels.get('severity')!r} is none of {', '.join(sorted(SEVERITIES))}"
-        for annotation in ANNOTATIONS:
-            if not rule.annotations.get(annotation):
-                yield f"{rule}: no {annotation}"
-        if not re.fullmatch(r"[A-Z][^{}]*\.", rule.annotations.get("summary", "")):
-            yield f"{rule}: the summary is one static sentence"
-        if "{{" not in rule.annotations.get("description", ""):
-            yield f"{rule}: the description names no number"
 
 
 def templates(pack: Pack) -> Iterator[str]:

@@ -43,8 +43,8 @@ def serving(command: Sequence[str], url: str, ready: str, log: Path) -> Iterator
 
 
 @contextmanager
-def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}\n") -> Iterator[str]:
-    """Serve the blocks in ``data``; by its ``configuration`` it scrapes nothing. Yield the base URL."""
+def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}\n", *options: str) -> Iterator[str]:
+    """Serve the blocks in ``data``; without a ``configuration`` it scrapes nothing. Yield the base URL."""
     address = f"127.0.0.1:{free_port()}"
     config = data.with_suffix(".yml")
     config.write_text(configuration)
@@ -55,6 +55,7 @@ def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}
         "--storage.tsdb.retention.time=100y",
         f"--query.timeout={QUERY_SECONDS}s",
         f"--web.listen-address={address}",
+        *options,
     ]
     with serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
         yield url
@@ -77,14 +78,9 @@ def victoria_metrics(data: Path) -> Iterator[str]:
 
 def import_samples(url: str, exposition: str) -> None:
     """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
-    import_lines(url, exposition)
-    flush(url)
-
-
-def import_lines(url: str, exposition: str) -> None:
-    """Give samples to a VictoriaMetrics or a vmagent."""
     with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
         assert response.status == 204
+    flush(url)
 
 
 def flush(url: str) -> None:

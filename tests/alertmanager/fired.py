@@ -10,7 +10,7 @@ from typing import Any
 
 from alertmanager.catalogue import RULES
 from promtool import promtool
-from rules.scenario import Case, Pack
+from rules.scenario import Case, Pack, rule_groups
 
 BEGAN = datetime(2026, 1, 12, 14, 3, tzinfo=UTC)
 LASTED = timedelta(minutes=42)
@@ -43,7 +43,7 @@ class Alert:
 
 def fired(directory: Path, *asked: tuple[int, Case]) -> list[list[Alert]]:
     """Return what the pack fires at a minute of each case."""
-    found = Pack(promtool(), RULES, directory).fired(*asked)
+    found = Pack(promtool(), rule_groups(RULES), directory).fired(*asked)
     return [[Alert(one.labels, one.annotations) for one in alerts] for alerts in found]
 
 

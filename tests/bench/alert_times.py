@@ -17,7 +17,19 @@ import yamltext
 from alertmanager.inhibition import inhibited
 from fieldtools import ROOT
 from promtool import promtool
-from rules.scenario import SECOND, STEADY, Case, Pack, Phase, Series, measured, pinned, service, slower
+from rules.scenario import (
+    SECOND,
+    STEADY,
+    Case,
+    Pack,
+    Phase,
+    Series,
+    measured,
+    pinned,
+    rule_groups,
+    service,
+    slower,
+)
 
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 FRAGMENT = ROOT / "alertmanager" / "rendered" / "specdec.fragment.yaml"
@@ -106,7 +118,7 @@ def heard() -> Iterator[tuple[str, str, str, str, str]]:
     rows = yamltext.load(FRAGMENT.read_text(encoding="utf-8"))["inhibit_rules"]
     cases = [Case(name=name, series=series) for name, series in incidents().items()]
     with tempfile.TemporaryDirectory() as folder:
-        pack = Pack(promtool(), RULES, Path(folder))
+        pack = Pack(promtool(), rule_groups(RULES), Path(folder))
         for case in cases:
             minutes = range(ONSET, MINUTES)
             firing = pack.firing(case, minutes=minutes, every=1)[case.name]

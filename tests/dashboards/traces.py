@@ -45,7 +45,7 @@ class Replica:
     """One pod: what it runs, and what its target's labels are.
 
     ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
-    seconds at which the log has one. ``behind``: another process that answers at the same URL at every other scrape.
+    seconds at which the log has one.
     """
 
     service: str
@@ -57,7 +57,6 @@ class Replica:
     history: bool = False
     baseline: SimulatorSettings | None = None
     warnings: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    behind: SimulatorSettings | None = None
 
     @property
     def target(self) -> dict[str, str]:
@@ -74,9 +73,6 @@ class Scraper:
         self._replica = replica
         self._begin = begin
         self._engine = Engine(replica.settings, start_unix=begin)
-        self._behind = Engine(replica.behind, start_unix=begin - HOUR) if replica.behind else None
-        if self._behind:
-            self._behind.advance(HOUR)
         self._clock = Clock(0.0)
         self._collector = SpecdecCollector(runtime)
         runtime.last_reload_success_timestamp = begin
@@ -99,9 +95,6 @@ class Scraper:
         self._clock.advance(seconds)
         now = self._begin + int(self._clock.now)
         self._read_log(now)
-        if self._behind:
-            self._behind.advance(seconds)
-            self._engine, self._behind = self._behind, self._engine
         if self._engine.conditions.metrics_broken or not self._engine.serving:
             self._state.observe_failure("no metrics")
             self._predictor.fetcher.failures["http_status" if self._engine.serving else "connect"] += 1

@@ -65,8 +65,16 @@ Source = Literal["exporter", "vllm"]
 Groups = list[dict[str, Any]]  # of rules, as in their file
 Shares = tuple[tuple[float, float], ...]  # (seconds, share of the requests)
 
+CHAT = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
+
+
+def replica(number: int) -> dict[str, str]:
+    """The labels of a replica; the usual one has number 0."""
+    return {"pod": f"chat-{number}", "instance": f"10.0.0.{number + 1}:10409"}
+
+
 # A second replica, a twin without the labels that one cluster lacks, and a live control.
-SECOND = {"pod": "chat-1", "instance": "10.0.0.2:10409"}
+SECOND = replica(1)
 NOWHERE = {"cluster": "", "namespace": ""}
 CONTROL = {"inference_service": "chat-control", "pod": "chat-control-0", "instance": "10.0.1.1:10409"}
 
@@ -149,6 +157,11 @@ class _Counter:
         self.values.append(self._now)
 
 
+def _target(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """The usual labels with others in their place; empty ones are left out."""
+    return {name: value for name, value in {**CHAT, **replica(0), **(labels or {})}.items() if value}
+
+
 def service(
     *phases: Phase,
     source: Source = "exporter",
@@ -165,9 +178,7 @@ def service(
     ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum``: the policy that the exporter
     serves.
     """
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", "job": "predictors", **(labels or {})}
-    target = {name: value for name, value in given.items() if value}
+    target = _target({"job": "predictors", **(labels or {})})
     own = target | {"engine": "0"}
     names = FAMILIES[source]
     counters: dict[tuple[str, tuple[tuple[str, str], ...]], _Counter] = {}
@@ -256,9 +267,7 @@ def pinned(
 
     ``requests_per_minute``: its load; ``recorded``: when, Unix time. Files of old releases tell neither.
     """
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
-    target = {name: value for name, value in given.items() if value}
+    target = _target(labels)
     stems = {"tpot": "time_per_output_token", "ttft": "time_to_first_token", "e2e": "request_latency"}
     series = []
     for sli, shares in (latency or STEADY).items():
@@ -282,9 +291,7 @@ def pinned(
 
 def prompts(lengths: Sequence[float], recorded: float | None, labels: Mapping[str, str] | None = None) -> list[Series]:
     """Prompts of the given mean length, minute by minute, 60 of them; ``recorded``: that of the baseline file."""
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
-    target = {name: value for name, value in given.items() if value}
+    target = _target(labels)
     tokens = list(itertools.accumulate(60 * length for length in lengths))
     series = [Series("specdec_prompt_tokens_total", target | {"engine": "0"}, tokens)]
     if recorded is not None:
@@ -304,9 +311,7 @@ def measured(
 
     The assumed break-even is always there. ``bounds``: low and high of the speed-up.
     """
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
-    target = {name: value for name, value in given.items() if value}
+    target = _target(labels)
 
     def gauge(name: str, value: float, basis: str = "measured", **extra: str) -> Series:
         return Series(f"specdec_{name}", target | {"basis": basis} | extra, [value] * minutes)
@@ -322,9 +327,7 @@ def measured(
 
 def processes(values: Sequence[float | None], labels: Mapping[str, str] | None = None) -> Series:
     """How many processes answer at the URL that one exporter reads, minute by minute."""
-    given = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat"}
-    given |= {"pod": "chat-0", "instance": "10.0.0.1:10409", **(labels or {})}
-    return Series("specdec_predictor_processes", {name: value for name, value in given.items() if value}, values)
+    return Series("specdec_predictor_processes", _target({"model_name": "", **(labels or {})}), values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +336,7 @@ class Case:
 
     An alert is ``"<alert> <severity>[ <reason>][ <sli or what>]"``.
 
-    Alerts in ``aside`` are not compared. ``values``: by minute, expressions and their one value (``None``: no sample).
+    ``values``: by minute, expressions and their one value (``None``: no sample).
 
     promtool evaluates the whole pack minute by minute for each test, which takes most of its time, however few series
     there are. So all cases of a run are one test, in which the services of a case have its name before theirs.
@@ -343,7 +346,6 @@ class Case:
     series: Sequence[Series]
     firing: Mapping[int, set[str]] = dataclasses.field(default_factory=dict)
     values: Mapping[int, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
-    aside: tuple[str, ...] = ()
 
     @property
     def prefix(self) -> str:
@@ -357,8 +359,7 @@ class Case:
     def checks(self) -> Iterator[dict[str, Any]]:
         """What is expected, as promtool reads it."""
         # Of all cases of a run together, whatever they are of: tests/rules/test_fleet.py.
-        aside = "|".join(("SpecDecodeManyServices", *self.aside))
-        fired = f'ALERTS{{alertstate="firing", alertname!~"{aside}"}}'
+        fired = 'ALERTS{alertstate="firing", alertname!="SpecDecodeManyServices"}'
         for minute, expected in self.firing.items():
             samples = []
             for alert in sorted(expected):
@@ -413,11 +414,29 @@ class Fired:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pack:
-    """A file of rules, the promtool that evaluates it, and a directory for what promtool reads."""
+    """Groups of rules, the promtool that evaluates them, and a directory for what promtool reads."""
 
     promtool: Promtool
-    rules: Path
+    groups: Groups
     directory: Path
+
+    def only(self, *names: str) -> Pack:
+        """Some groups of the rules: hours of all of them take long."""
+        wanted = {f"specdec-{name}" for name in names}
+        return dataclasses.replace(self, groups=[group for group in self.groups if group["name"] in wanted])
+
+    def recording(self) -> Pack:
+        """The records without the alerts."""
+        return dataclasses.replace(self, groups=[group for group in self.groups if "record" in group["rules"][0]])
+
+    def alone(self, *alerts: str) -> Pack:
+        """Some alerts, and the records without history."""
+        kept = [
+            {**group, "rules": [rule for rule in group["rules"] if "record" in rule or rule["alert"] in alerts]}
+            for group in self.groups
+            if group["name"] != "specdec-history"
+        ]
+        return dataclasses.replace(self, groups=kept)
 
     def run(self, *cases: Case, every: int = 2, step: int = 1) -> None:
         """Run the cases; all rules are evaluated once in ``every`` minutes, and samples are ``step`` minutes apart.
@@ -433,9 +452,7 @@ class Pack:
 
         promtool has no command for that, but says what it got where a test expects nothing.
         """
-        names = sorted(
-            {rule["alert"] for group in rule_groups(self.rules) for rule in group["rules"] if "alert" in rule}
-        )
+        names = sorted({rule["alert"] for group in self.groups for rule in group["rules"] if "alert" in rule})
         found: dict[int, list[Fired]] = {minute: [] for minute, _ in asked}
         nothing: list[dict[str, Any]] = [
             {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in found for name in names
@@ -469,9 +486,7 @@ class Pack:
         texts = [one.text() for one in series]
         assert len({one["series"] for one in texts}) == len(texts), "a series of no service can be in one case alone"
         name = ", ".join(case.name for case in cases)
-        groups = rule_groups(self.rules)
-        if "alert_rule_test" not in expected:
-            groups = _unannotated(groups)
+        groups = self.groups if "alert_rule_test" in expected else _unannotated(self.groups)
         rules = self.directory / "evaluated.yaml"
         rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")  # which is YAML, too
         document = {
@@ -495,24 +510,15 @@ def _unannotated(groups: Groups) -> Groups:
     return [{**group, "rules": rules} for group, rules in zip(groups, bare, strict=True)]
 
 
-def alone(rules: Path, folder: Path, *alerts: str) -> Path:
-    """Write a file with some alerts of a file of rules, and the records without history: hours of all take long."""
-
-    def wanted(rule: Mapping[str, Any]) -> bool:
-        return "record" in rule or rule["alert"] in alerts
-
-    groups = [group for group in rule_groups(rules) if group["name"] != "specdec-history"]
-    written = folder / rules.name
-    kept = [{**group, "rules": [rule for rule in group["rules"] if wanted(rule)]} for group in groups]
-    written.write_text(json.dumps({"groups": kept}), encoding="utf-8")
-    return written
+def evaluated(what: str, config: str = "{}") -> Any:
+    """Something of the ``mixin`` with another ``_config``, both in Jsonnet."""
+    snippet = f"local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }}; {what}"
+    return json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
 
 
 def groups_with(config: str) -> Groups:
     """The groups of the pack with another ``_config``, in Jsonnet."""
-    mixin = f"(import 'mixin.libsonnet') + {{ _config+:: {config} }}"
-    snippet = f"local mixin = {mixin}; mixin.prometheusRules.groups + mixin.prometheusAlerts.groups"
-    groups: Groups = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    groups: Groups = evaluated("mixin.prometheusRules.groups + mixin.prometheusAlerts.groups", config)
     return groups
 
 

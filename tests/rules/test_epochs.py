@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import pytest
-import yaml
 
-import yamltext
-from promtool import Promtool
-from rules.conftest import RENDERED
-from rules.scenario import NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Source, service, slower, with_tail
+from rules.scenario import CHAT, NOWHERE, SECOND, STEADY, Case, Pack, Phase, Series, Source, service, slower, with_tail
 
 STEP = 15  # minutes between two samples, and between two evaluations
 HOUR = 60 // STEP
@@ -22,8 +17,8 @@ QUIET: set[str] = set()
 CHANGE = 8
 REST = 4
 AFTER = range(60 * CHANGE, 60 * (CHANGE + REST), STEP)
+# Days of the whole pack would take too long.
 OF_LATENCY = ("epoch", "history", "latency", "baselines", "regression", "tails", "alerts-latency")
-GROUPS = (*OF_LATENCY, "speculation", "alerts-acceptance")
 OF_HISTORY = 'inference_service:specdec_latency_seconds:mean_baseline{sli="tpot",baseline_source="history"}'
 GOOD, POOR, LONGER = (0.9, 0.8, 0.7), (0.55, 0.45, 0.4), (0.9, 0.8, 0.7, 0.4, 0.2)
 USUAL = STEADY["tpot"]
@@ -38,16 +33,7 @@ REPLACED = {"pod": "chat-9", "instance": "10.0.0.9:10409"}
 NEXT = {"pod": "chat-8", "instance": "10.0.0.8:10409"}
 
 
-def packs(promtool: Promtool, directory: Path, source: Source, names: tuple[str, ...] = GROUPS) -> Pack:
-    """The groups that these alerts need: days of the whole pack would take too long."""
-    file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
-    groups = yamltext.load(file.read_text(encoding="utf-8"))["groups"]
-    kept = directory / "rules.yaml"
-    kept.write_text(yaml.safe_dump({"groups": [each for each in groups if each["name"].split("-", 1)[1] in names]}))
-    return Pack(promtool, kept, directory)
-
-
-def replica(
+def pod(
     what: Change, hours: Iterable[tuple[int, float | None]], source: Source, labels: Mapping[str, str] | None = None
 ) -> list[Series]:
     """One pod, by (hours, how many times slower than usual; none: it does not exist)."""
@@ -74,7 +60,7 @@ def changed(
 ) -> list[Series]:
     """New pods with another configuration, all at once."""
     extra = dict(more or {})
-    return replica(before, [(CHANGE, 1), (REST, None)], source, extra) + replica(
+    return pod(before, [(CHANGE, 1), (REST, None)], source, extra) + pod(
         after, [(CHANGE, None), (REST, times)], source, REPLACED | extra
     )
 
@@ -82,15 +68,14 @@ def changed(
 def rolled(before: Change, after: Change, times: float, source: Source) -> list[Series]:
     """Two pods, one by one with an hour between."""
     return (
-        replica(before, [(CHANGE, 1), (REST, None)], source)
-        + replica(before, [(CHANGE + 1, 1), (REST - 1, None)], source, SECOND)
-        + replica(after, [(CHANGE, None), (REST, times)], source, REPLACED)
-        + replica(after, [(CHANGE + 1, None), (REST - 1, times)], source, NEXT)
+        pod(before, [(CHANGE, 1), (REST, None)], source)
+        + pod(before, [(CHANGE + 1, 1), (REST - 1, None)], source, SECOND)
+        + pod(after, [(CHANGE, None), (REST, times)], source, REPLACED)
+        + pod(after, [(CHANGE + 1, None), (REST - 1, times)], source, NEXT)
     )
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path, source: Source) -> None:
+def test_nobody_hears_of_a_change_on_purpose(either_pack: Pack, source: Source) -> None:
     quiet = dict.fromkeys(AFTER, QUIET)
     gone: dict[int, dict[str, float | None]] = {60 * CHANGE - STEP: {OF_HISTORY: 0.024}, AFTER[-1]: {OF_HISTORY: None}}
     cases = [
@@ -119,10 +104,9 @@ def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path,
             for one in changed(EAGLE, EAGLE, 1.4, source)
         ]
         unknown = [one for one in changed(EAGLE, EAGLE, 1.4, source) if one.name != "specdec_predictor_info"]
-        poor = replica({**EAGLE, "curve": POOR}, [(CHANGE, None), (REST, 1)], source)
-        labels = {name: poor[0].labels[name] for name in ("cluster", "namespace", "inference_service", "model_name")}
+        poor = pod({**EAGLE, "curve": POOR}, [(CHANGE, None), (REST, 1)], source)
         hours: list[float | None] = [0.8] * (HOUR * (CHANGE + REST))
-        older = [*poor, Series("inference_service:specdec_acceptance:ratio_rate1h", labels, hours)]
+        older = [*poor, Series("inference_service:specdec_acceptance:ratio_rate1h", CHAT, hours)]
         cases += [
             Case(name="of unknown facts", series=unknown, firing={60 * CHANGE + 75: {MEAN, P99_PAGE}}),
             Case(name="hours of an older pack", series=older, firing={60 * CHANGE + 90: {DROPPED}}),
@@ -130,19 +114,19 @@ def test_nobody_hears_of_a_change_on_purpose(promtool: Promtool, tmp_path: Path,
             Case(name="method, one by one", series=rolled(EAGLE, NGRAM, 1, source), firing=quiet),
             Case(name="release", series=newer, firing=quiet),
         ]
-    packs(promtool, tmp_path, source).run(*cases, every=STEP, step=STEP)
+    either_pack.only(*OF_LATENCY, "speculation", "alerts-acceptance").run(*cases, every=STEP, step=STEP)
 
 
 @pytest.mark.nightly
-def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promtool: Promtool, tmp_path: Path) -> None:
+def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(pack: Pack) -> None:
     """After one day of history. Then what is slow is normal, and a day later it is the baseline."""
 
     def hourly(*hours: tuple[int, float]) -> list[Series]:
-        return replica(EAGLE, hours, "exporter")
+        return pod(EAGLE, hours, "exporter")
 
     day, slow = 26, {MEAN, P99_PAGE}  # a day of history
     nights = [part for _ in range(7) for part in ((2, 1.4), (22, 1))]
-    packs(promtool, tmp_path, "exporter", OF_LATENCY).run(
+    pack.only(*OF_LATENCY).run(
         Case(
             name="for ever",
             series=hourly((day, 1), (8 * 24, 1.4)),
@@ -170,13 +154,9 @@ def test_a_lasting_regression_stays_until_its_last_good_hours_are_too_old(promto
     )
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_a_renamed_model_is_no_news(promtool: Promtool, tmp_path: Path, source: Source) -> None:
+def test_a_renamed_model_is_no_news(either_pack: Pack, source: Source) -> None:
     first, then = Phase(minutes=40), Phase(minutes=60)
     gone, not_yet = Phase(minutes=60, present=False), Phase(minutes=40, present=False)
     renamed = service(first, gone, source=source)
     renamed += service(not_yet, then, source=source, labels={**REPLACED, "model_name": "llama-v2"})
-    file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
-    Pack(promtool, file, tmp_path).run(
-        Case(name="new pods", series=renamed, firing=dict.fromkeys(range(40, 100, 4), QUIET)), every=4
-    )
+    either_pack.run(Case(name="new pods", series=renamed, firing=dict.fromkeys(range(40, 100, 4), QUIET)), every=4)

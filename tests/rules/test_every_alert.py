@@ -1,28 +1,24 @@
 """Every alert of the pack can be heard: an incident of hours is delivered once, without a gap, and ends with its cause.
 
-Delivered is what Alertmanager's inhibitions leave of what fires. All incidents of a variant share one run, every night;
-`make test` runs some.
+Delivered is what Alertmanager's inhibitions leave of what fires. All incidents of a variant share one run.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-
-import pytest
 
 from alertmanager.catalogue import FRAGMENT, document
 from alertmanager.inhibition import inhibited
 from promtool import promtool
-from rules.conftest import RENDERED
 from rules.scenario import (
     CONTROL,
     SECOND,
     SLOS,
     STEADY,
     Case,
+    Groups,
     Pack,
     Phase,
     Series,
@@ -32,7 +28,7 @@ from rules.scenario import (
     pinned,
     processes,
     prompts,
-    rule_groups,
+    replica,
     service,
     slower,
     with_tail,
@@ -43,20 +39,12 @@ ONSET, MENDED, MINUTES = 40, 280, 364  # four hours
 EVERY = 4  # minutes between two evaluations
 SLOWEST = 100  # minutes until an alert fires: those of restarts and of acceptance look back an hour
 LASTS = 68  # minutes that it may outlast its cause: the window of 30 minutes, and as long without a break
-FILES: Mapping[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
 # Of a ruler without samples, see test_outages.py; of many services, see test_fleet.py.
 ELSEWHERE = {
     "SpecDecodeRulesLagging warning samples",
     "SpecDecodeManyServices critical down",
     "SpecDecodeManyServices critical slower",
 }
-SOME = (
-    "TargetDown critical",
-    "AcceptanceLow critical",
-    "P99Regression warning",
-    "Harmful critical",
-    "NotDrafting warning",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +75,6 @@ def during(minutes: int = MENDED - ONSET, **different: object) -> Phase:
 def swinging(**different: object) -> tuple[Phase, ...]:
     """Twelve minutes of each."""
     return incident(during(12, **different), during(12))
-
-
-def replica(number: int) -> dict[str, str]:
-    return {"pod": f"chat-{number}", "instance": f"10.0.0.{number}:10409"}
 
 
 def incidents(source: Source) -> Mapping[str, Incident]:
@@ -211,10 +195,10 @@ def incidents(source: Source) -> Mapping[str, Incident]:
     return found
 
 
-def misheard(rules: Path, told: Mapping[str, Incident], folder: Path) -> list[str]:
+def misheard(groups: Groups, told: Mapping[str, Incident], folder: Path) -> list[str]:
     """The incidents that are not delivered once, from soon after their onset until soon after they are mended."""
     inhibitions = document(FRAGMENT.name)["inhibit_rules"]
-    firing = Pack(promtool(), rules, folder).firing(*told.values(), minutes=range(0, MINUTES, EVERY), every=EVERY)
+    firing = Pack(promtool(), groups, folder).firing(*told.values(), minutes=range(0, MINUTES, EVERY), every=EVERY)
     wrong = []
     for alert, case in told.items():
         name, severity, *reason = alert.split()
@@ -234,24 +218,15 @@ def misheard(rules: Path, told: Mapping[str, Incident], folder: Path) -> list[st
     return wrong
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_some_alerts_are_delivered_once(source: Source, tmp_path: Path) -> None:
-    told = incidents(source)
-    assert misheard(RENDERED / FILES[source], {name: told[name] for name in SOME}, tmp_path) == []
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
 def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
-    """Takes most of a minute: six hours of nearly all rules, with an objective."""
-    rules = tmp_path / FILES[source]
-    rules.write_text(json.dumps({"groups": groups_with(f"{{ source: '{source}' }} + {SLOS}")}), encoding="utf-8")
+    """Six hours of nearly all rules, with an objective."""
+    groups = groups_with(f"{{ source: '{source}' }} + {SLOS}")
     told = incidents(source)
     alerts = {
         " ".join(filter(None, (rule["alert"], *(rule["labels"].get(label) for label in ("severity", "reason")))))
-        for group in rule_groups(rules)
+        for group in groups
         for rule in group["rules"]
         if "alert" in rule
     }
     assert {f"SpecDecode{alert}" for alert in told} == alerts - ELSEWHERE
-    assert misheard(rules, told, tmp_path) == []
+    assert misheard(groups, told, tmp_path) == []

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import rjsonnet
-import yaml
 
-from promtool import REPOSITORY, Promtool
-from rules.scenario import SECOND, SLOW_MINUTES, STEADY, Case, Pack, Phase, Series, Source, service
+from promtool import Promtool
+from rules.scenario import SECOND, SLOW_MINUTES, STEADY, Case, Pack, Phase, Series, Source, groups_with, service
 
 RECORD = "inference_service:specdec_"
 OUTLIER = "SpecDecodeReplicaOutlier warning"
@@ -33,16 +30,8 @@ FIGURES = {
 @pytest.fixture
 def kserve_pack(promtool: Promtool, tmp_path: Path) -> Pack:
     """The rules as the documentation configures them for KServe's own monitors that know one prefix only."""
-    snippet = """
-        local mixin = (import 'mixin.libsonnet') + {
-          _config+:: { source: 'vllm', vllm_prefix: 'kserve_vllm:', vllm_service_label: 'llm_isvc_name' },
-        };
-        mixin.prometheusRules.groups + mixin.prometheusAlerts.groups
-    """
-    groups = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
-    rules = tmp_path / "kserve.rules.yaml"
-    rules.write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
-    return Pack(promtool, rules, tmp_path)
+    config = "{ source: 'vllm', vllm_prefix: 'kserve_vllm:', vllm_service_label: 'llm_isvc_name' }"
+    return Pack(promtool, groups_with(config), tmp_path)
 
 
 def scraped_twice(series: Iterable[Series]) -> list[Series]:
@@ -60,10 +49,7 @@ def test_kserves_own_labels_and_prefix(kserve_pack: Pack) -> None:
     kserve_pack.run(Case(name="kserve", series=series, values={44: FIGURES}, firing={44: QUIET}), every=SLOW_MINUTES)
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_prefill_pods_are_no_part_of_the_service_nor_is_the_second_scrape(
-    source: Source, pack: Pack, vllm_pack: Pack
-) -> None:
+def test_prefill_pods_are_no_part_of_the_service_nor_is_the_second_scrape(either_pack: Pack, source: Source) -> None:
     def pods(role_label: str) -> list[Series]:
         decode = service(
             Phase(minutes=60, curve=CURVE), source=source, families=SLIS, labels={"llm_isvc_role": "decode"}
@@ -75,15 +61,14 @@ def test_prefill_pods_are_no_part_of_the_service_nor_is_the_second_scrape(
         more = service(prefill, source=source, families=SLIS, labels={**SECOND, role_label: "prefill"})
         return scraped_twice([*decode, *more]) if source == "vllm" else [*decode, *more]
 
-    (pack if source == "exporter" else vllm_pack).run(
+    either_pack.run(
         Case(name="with its role", series=pods("llm_isvc_role"), values={56: FIGURES}, firing={56: QUIET}),
         Case(name="with a role that nobody knows", series=pods("role"), firing={56: {OUTLIER}}),
         every=SLOW_MINUTES,
     )
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_a_bad_canary_is_named_by_its_revision(source: Source, pack: Pack, vllm_pack: Pack) -> None:
+def test_a_bad_canary_is_named_by_its_revision(either_pack: Pack, source: Source) -> None:
     """One request in twenty goes to it, so the figures of the service hardly move."""
 
     def revisions(**labels: str) -> list[Series]:
@@ -99,7 +84,7 @@ def test_a_bad_canary_is_named_by_its_revision(source: Source, pack: Pack, vllm_
             ),
         ]
 
-    told = (pack if source == "exporter" else vllm_pack).fired(
+    told = either_pack.fired(
         (56, Case(name="with revisions", series=revisions(revision="chat-predictor"))),
         (56, Case(name="without", series=revisions())),
         every=SLOW_MINUTES,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,21 +78,8 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
 
 
 def test_against_a_baseline_from_a_file(pack: Pack) -> None:
-    body = service(Phase(minutes=100, latency=BODY), families=SLIS)
     late: Mapping[str, Shares] = {**STEADY, "ttft": with_tail(STEADY["ttft"], 3.0, 0.15)}
     pack.run(
-        Case(
-            name="slower",
-            series=body + pinned(100),
-            firing={80: {MEAN}, 95: {MEAN, "SpecDecodeNotPayingOff warning"}},
-            values={85: {'inference_service:specdec_latency_seconds:mean_baseline{baseline_source="pinned"}': 6.25}},
-        ),
-        Case(
-            name="faster than without speculation",
-            series=service(Phase(minutes=90), families=SLIS)
-            + pinned(90, {sli: slower(shares, 2.0) for sli, shares in STEADY.items()}),
-            firing={85: QUIET},
-        ),
         Case(
             name="the tail of the time to first token, which history does not keep, and which pages nobody",
             series=service(Phase(minutes=90, latency=late), families=SLIS)
@@ -142,30 +128,14 @@ def test_against_a_live_control(pack: Pack) -> None:
     )
 
 
-def test_slow_and_rejected_is_harm(pack: Pack) -> None:
-    # The body alone, by half: without slow ones beyond a new boundary.
-    much_slower: Mapping[str, Shares] = {**STEADY, "tpot": ((0.03, 0.6), (0.045, 0.4))}
-    bad = (0.5, 0.2, 0.1)
-    low = {"SpecDecodeAcceptanceLow warning"}
-    slow = {MEAN, MEAN_PAGE}
+def test_releases_without_time_per_output_token_do_harm_by_whole_requests(pack: Pack) -> None:
+    slow, bad = {"e2e": slower(STEADY["e2e"], 1.5)}, (0.5, 0.2, 0.1)
     pack.run(
         Case(
-            name="pages",
-            series=service(Phase(minutes=90, latency=much_slower, curve=bad), families=SLIS) + pinned(90),
-            firing={55: low | slow | {"SpecDecodeHarmful critical"}},
-            values={55: {"inference_service:specdec_verdict:enum": 4}},
-        ),
-        Case(
-            name="slow for another reason: harm by the verdict, slow by the page",
-            series=service(Phase(minutes=90, latency=much_slower), families=SLIS) + pinned(90),
-            firing={55: slow},
-            values={55: {"inference_service:specdec_verdict:enum": 4}},
-        ),
-        Case(
-            name="releases without time per output token",
-            series=service(Phase(minutes=90, latency={"e2e": slower(STEADY["e2e"], 1.5)}, curve=bad), families=("e2e",))
+            name="slow and rejected",
+            series=service(Phase(minutes=90, latency=slow, curve=bad), families=("e2e",))
             + pinned(90, {"e2e": STEADY["e2e"]}),
-            firing={55: low | slow | {"SpecDecodeHarmful critical"}},
+            firing={55: {"SpecDecodeAcceptanceLow warning", MEAN, MEAN_PAGE, "SpecDecodeHarmful critical"}},
         ),
         every=EVERY,
     )
@@ -203,32 +173,20 @@ def test_a_restart_is_not_a_regression(pack: Pack) -> None:
 
 
 def test_error_budgets_burn(promtool: Promtool, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(json.dumps({"groups": groups_with(SLOS)}))
-    pack = Pack(promtool, rules, tmp_path)
+    pack = Pack(promtool, groups_with(SLOS), tmp_path)
     broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
     burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}
     healthy = {"tpot": STEADY["tpot"]}
     pack.run(
-        Case(
-            name="30 % of the requests slower than the bound",
-            series=service(Phase(minutes=120, latency=broken), families=("tpot",)),
-            firing={119: burn},
-        ),
         Case(
             name="one request in three, of a handful",
             series=service(Phase(minutes=30, latency=broken, requests_per_minute=1), families=("tpot",)),
             firing={4: QUIET, 16: QUIET, 28: QUIET},
         ),
         Case(
-            name="within the objective",
-            series=service(Phase(minutes=120, latency=healthy), families=("tpot",)),
-            firing={119: QUIET},
-        ),
-        Case(
-            name="over again, but not forgotten",
+            name="30 % of the requests slower than the bound: over again, but not forgotten",
             series=service(Phase(minutes=120, latency=broken), Phase(minutes=70, latency=healthy), families=("tpot",)),
-            firing={189: {"SpecDecodeErrorBudgetBurn warning"}},
+            firing={119: burn, 189: {"SpecDecodeErrorBudgetBurn warning"}},
         ),
         every=EVERY,
     )
@@ -308,27 +266,3 @@ def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
         ),
     ]
     pack.run(*cases, every=1)
-
-
-def test_the_text_tells_who_suffers(pack: Pack) -> None:
-    """One alert for all latencies."""
-    everybody = Case(name="all", series=service(Phase(minutes=180), all_slower(3), families=SLIS))
-    tail = Case(
-        name="some",
-        series=service(Phase(minutes=180), Phase(minutes=120, latency=TAIL), families=SLIS),
-    )
-    (page, ticket), (some,) = pack.fired((280, everybody), (280, tail), every=2)
-
-    for told in (page, ticket):
-        assert dict(told.labels)["what"] == "mean"
-        assert "sli" not in told.labels
-        text = str(told)
-        assert "On average, requests to eu-1/prod/chat (llama) take longer than at baseline." in text
-        assert (
-            "The mean time per output token is 72.9ms: 3.00 times its baseline, and 3.00 times in the last 5m. 9"
-            in text
-        )
-        assert "time to first token" not in text
-        assert "as fast as ever" not in text + told.annotations["impact"]
-    assert dict(some.labels)["what"] == "tail"
-    assert "Some requests to eu-1/prod/chat (llama) take much longer than at baseline. 3% more" in str(some)

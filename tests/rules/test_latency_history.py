@@ -6,14 +6,11 @@ import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from statistics import NormalDist
 
 import pytest
-import yaml
 
-from promtool import Promtool
-from rules.conftest import RENDERED
+from rules.conftest import FILES, RENDERED
 from rules.scenario import (
     CONTROL,
     STEADY,
@@ -24,7 +21,6 @@ from rules.scenario import (
     Shares,
     Source,
     pinned,
-    rule_groups,
     service,
     slower,
     with_tail,
@@ -44,16 +40,11 @@ PEAK = with_tail(slower(USUAL, 1.5), 0.12, 0.15)
 SLOWER_PEAK = with_tail(slower(USUAL, 2.0), 0.12, 0.4)
 PEAK_HOURS = range(9, 12)
 
-GROUPS = ("epoch", "history", "latency", "baselines", "regression", "tails", "alerts-latency")
-
 
 @pytest.fixture(name="pack")
-def _pack(promtool: Promtool, rules: Path, tmp_path: Path) -> Pack:
+def _pack(pack: Pack) -> Pack:
     """The groups that these alerts need: days of the whole pack would take too long."""
-    groups = rule_groups(rules)
-    kept = tmp_path / "rules.yaml"
-    kept.write_text(yaml.safe_dump({"groups": [each for each in groups if each["name"].split("-", 1)[1] in GROUPS]}))
-    return Pack(promtool, kept, tmp_path)
+    return pack.only("epoch", "history", "latency", "baselines", "regression", "tails", "alerts-latency")
 
 
 def hours(tpot: Iterable[Shares], **more: Mapping[str, str] | bool) -> list[Series]:
@@ -184,24 +175,18 @@ def test_a_service_that_wanders_gets_a_wider_margin(pack: Pack) -> None:
 
 @pytest.mark.parametrize("wander", [0.02, 0.05, 0.1])
 @pytest.mark.parametrize("share", [0.002, 0.01, 0.05, 0.1])
-def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(rules: Path, wander: float, share: float) -> None:
+def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(wander: float, share: float) -> None:
     """Spread of the logarithm 0.6 and z-score 3.1, as configured."""
-    (factor,) = set(re.findall(r"exp\(\s*-([\d.]+) \* sqrt\(", rules.read_text(encoding="utf-8")))
+    (factor,) = set(
+        re.findall(r"exp\(\s*-([\d.]+) \* sqrt\(", (RENDERED / FILES["exporter"]).read_text(encoding="utf-8"))
+    )
     normal = NormalDist()
     moved = 1 - normal.cdf(normal.inv_cdf(1 - share) - 3.1 * wander / 0.6)
 
     assert share ** math.exp(-float(factor) * wander) == pytest.approx(moved, abs=0.03)
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(
-    promtool: Promtool, tmp_path: Path, source: Source
-) -> None:
-    file = RENDERED / ("specdec.rules.yaml" if source == "exporter" else "specdec-vllm.rules.yaml")
-    groups = rule_groups(file)
-    recording = tmp_path / "recording.yaml"
-    recording.write_text(yaml.safe_dump({"groups": [each for each in groups if "record" in each["rules"][0]]}))
-
+def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(either_pack: Pack, source: Source) -> None:
     def then(curve: tuple[float, ...], now: Shares) -> list[Series]:
         past = [Phase(minutes=HOUR, latency={"tpot": USUAL}, requests_per_minute=900) for _ in range(30)]
         late = [Phase(minutes=HOUR, latency={"tpot": now}, requests_per_minute=900, curve=curve) for _ in range(3)]
@@ -215,7 +200,7 @@ def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(
         "a tail": (then(good, tail), 6),
         "slower with poor drafts": (then(poor, slow), 2),
     }
-    Pack(promtool, recording, tmp_path).run(
+    either_pack.recording().run(
         *(
             Case(name=name, series=series, values={at(1, 8): {"inference_service:specdec_verdict:enum": verdict}})
             for name, (series, verdict) in told.items()

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
+import tsdb
 import yamltext
 from bench.fleet import exposing
-from fieldtools import tool
 from relabelling import of_shard
 from rules.scenario import STEADY, Groups, Phase, Series, groups_with, service, slower
 from rules.test_shards import NOTHING, SCRAPING, SHARDS
 from running import wait_until
-from tsdb import Vector, free_port, query
-from tsdb import serving as running
+from tsdb import Vector, query
 
 pytestmark = pytest.mark.slow
 
@@ -120,19 +119,11 @@ class Pods:
 def prometheus(program: str, layer: str, config: dict[str, Any], folder: Path) -> Iterator[str]:
     """Evaluate the rules of a layer; yield the URL, which takes remote writes."""
     folder.mkdir()
-    rules, file, address = folder / "rules.json", folder / "prometheus.yml", f"127.0.0.1:{free_port()}"
+    rules = folder / "rules.json"
     rules.write_text(json.dumps({"groups": groups_with(CONFIG % layer)}), encoding="utf-8")
     intervals = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     given = {**config, "global": {**intervals, **config.get("global", {})}, "rule_files": [str(rules)]}
-    file.write_text(json.dumps(given), encoding="utf-8")
-    command = [
-        tool(program),
-        f"--config.file={file}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address={address}",
-        "--web.enable-remote-write-receiver",
-    ]
-    with running(command, f"http://{address}", "/-/ready", folder / "prometheus.log") as url:
+    with tsdb.prometheus(folder / "data", program, json.dumps(given), "--web.enable-remote-write-receiver") as url:
         yield url
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -35,16 +35,7 @@ LINTERS: dict[str, tuple[str, ...]] = {
 MARKS = {"promtool": pytest.mark.debian, "thanos": pytest.mark.nightly, "mimirtool": pytest.mark.nightly}
 LINTER_OF_THE_FIELD = [pytest.param(name, marks=MARKS.get(name, pytest.mark.field)) for name in LINTERS]
 
-OF_PROMETHEUS = {
-    "up": "gauge",
-    "ALERTS": "gauge",
-    "prometheus_rule_group_last_duration_seconds": "gauge",
-    "prometheus_rule_group_interval_seconds": "gauge",
-    "prometheus_rule_group_iterations_missed_total": "counter",
-    "prometheus_rule_evaluation_failures_total": "counter",
-}
 CHECKS: dict[str, Callable[[rulelint.Pack], Iterator[str]]] = {
-    "names": rulelint.names,
     "templates": rulelint.templates,
     "existing": rulelint.existing,
     "matchers": rulelint.matchers,
@@ -67,7 +58,7 @@ def served() -> dict[str, str]:
 @cache
 def pack(path: Path) -> rulelint.Pack:
     """The rules of a file, read once for all checks."""
-    return rulelint.load(path, served() | OF_PROMETHEUS)
+    return rulelint.load(path, served() | rulelint.OF_PROMETHEUS)
 
 
 @pytest.fixture(params=RENDERED, ids=lambda path: path.name)
@@ -99,27 +90,45 @@ def test_a_check_of_ours_is_content(check: str, rendered: Path) -> None:
     assert list(CHECKS[check](pack(rendered))) == []
 
 
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        ("templates", "$labels.model_name", "$labels.sidecar"),
+        ("templates", "- record: inference_service:specdec_", "- record: x:"),
+        ("existing", "(specdec_drafts_total", "(specdec_draft_total"),
+        ("matchers", ':increase30m{sli="tpot"}', ':increase30m{le="1"}'),
+        ("matches", "unless on (cluster, ", "unless on (sli, cluster, "),
+        (
+            "ranges",
+            "last_over_time(inference_service:specdec_acceptance:ratio_rate1h[3d])",
+            "inference_service:specdec_acceptance:ratio_rate1h",
+        ),
+        ("ranges", "[5m]", "[2m]"),  # a rate of two scrapes
+        ("ranges", "[5h]", "[1h]"),  # one record
+        ("ranges", "increase(specdec_draft_tokens_total", "delta(specdec_draft_tokens_total"),
+        ("ranges", "min_over_time(inference_service", "rate(inference_service"),
+    ],
+)
+def test_a_check_of_ours_finds_what_is_broken(check: str, right: str, wrong: str, tmp_path: Path) -> None:
+    text = (RULES / "rendered" / "specdec.rules.yaml").read_text()
+    broken = tmp_path / "rules.yaml"
+    broken.write_text(text.replace(right, wrong))
+
+    assert right in text
+    assert list(CHECKS[check](pack(broken)))
+
+
+def test_rules_in_a_wrong_order_are_found() -> None:
+    right = pack(RULES / "rendered" / "specdec.rules.yaml")
+
+    assert list(rulelint.order(dataclasses.replace(right, rules=right.rules[::-1])))
+
+
 @pytest.mark.field
 def test_jsonnet_is_formatted() -> None:
     answer = run("jsonnetfmt", "--test", *SOURCES)
 
     assert answer.returncode == 0, f"{answer.stdout}\njsonnetfmt -i puts it right"
-
-
-# Comments, which are skipped, text blocks, and strings in either quotes.
-TEXT = re.compile(r"//[^\n]*|\|\|\|\n(.*?)\n\s*\|\|\||'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
-POSITIONAL = re.compile(r"%[-#0+ ]*\d*(?:\.\d+)?[sdg]")
-
-
-def positional(source: str) -> list[str]:
-    """The texts of a jsonnet source that have several placeholders without a name."""
-    texts = ("".join(part or "" for part in found.groups()) for found in TEXT.finditer(source))
-    return [text for text in texts if len(POSITIONAL.findall(text.replace("%%", ""))) > 1]
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_several_placeholders_have_names(path: Path) -> None:
-    assert positional(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.field

@@ -6,14 +6,7 @@ The runs have the rules of these alerts alone: hours of all rules take long. So 
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 
-import pytest
-import rjsonnet
-
-from promtool import REPOSITORY, Promtool
-from rules.conftest import RENDERED
 from rules.scenario import (
     SLOW_MINUTES,
     Case,
@@ -21,14 +14,14 @@ from rules.scenario import (
     Phase,
     Series,
     Source,
-    alone,
+    evaluated,
     measured,
     pinned,
     service,
     slower,
 )
 
-SATURATED, SQUEEZE = "SpecDecodeLoadTooHigh warning", "SpecDecodeLoadTooHigh warning"
+TOO_HIGH = "SpecDecodeLoadTooHigh warning"
 GOOD, FALLEN, MODEST = (0.9, 0.8, 0.7), (0.82, 0.69, 0.56), (0.75, 0.55, 0.4)  # 0.8, 0.69, 0.57
 BEFORE, CHANGED = 140, 80  # minutes: two hours ago all was as usual
 LAST = BEFORE + CHANGED - 5
@@ -65,27 +58,27 @@ def cases(source: Source) -> list[Case]:
     preempted = {"preemptions_per_minute": 1.0}
     baseline = (*file, with_speculation)
     found = [
-        case("big batches, modest acceptance", SATURATED, *changed(curve=MODEST, running=40, waiting=6)),
+        case("big batches, modest acceptance", TOO_HIGH, *changed(curve=MODEST, running=40, waiting=6)),
         case("big batches, good acceptance", None, *changed(running=40, waiting=6)),
-        case("the queue grows", SATURATED, *growing(*queue)),
-        case("the queue grows, modest acceptance", SATURATED, *growing(*queue, curve=MODEST)),
+        case("the queue grows", TOO_HIGH, *growing(*queue)),
+        case("the queue grows, modest acceptance", TOO_HIGH, *growing(*queue, curve=MODEST)),
         case("the queue grows, small batch", None, *growing(*queue, running=20)),
         case("the queue empties again and again", None, *growing(*swinging)),
         case("a queue as ever", None, dataclasses.replace(USUAL, minutes=minutes, running=40, waiting=30)),
-        case("the queue grows, slow tokens", SATURATED, *growing(*queue, running=20, latency=SLOW), more=baseline),
+        case("the queue grows, slow tokens", TOO_HIGH, *growing(*queue, running=20, latency=SLOW), more=baseline),
         case("the queue grows, tokens as ever", None, *growing(*queue), more=baseline),
         case("slow tokens, no queue", None, *growing(0, latency=SLOW), more=baseline),
-        case("full and preempted", SQUEEZE, *changed(kv_cache=0.95, **preempted)),
+        case("full and preempted", TOO_HIGH, *changed(kv_cache=0.95, **preempted)),
         case("full", None, *changed(kv_cache=0.95)),
         case("full and preempted without drafts", None, *changed(kv_cache=0.95, **preempted), speculative=False),
-        case("preempted more, less accepted", SQUEEZE, *changed(curve=FALLEN, **preempted)),
+        case("preempted more, less accepted", TOO_HIGH, *changed(curve=FALLEN, **preempted)),
         case("preempted more", None, *changed(**preempted)),
         case(
             "preempted as ever, less accepted",
             None,
             *(dataclasses.replace(phase, preemptions_per_minute=1) for phase in changed(curve=FALLEN)),
         ),
-        case("the cache fills, less accepted", SQUEEZE, *changed(kv_cache=0.85, curve=FALLEN)),
+        case("the cache fills, less accepted", TOO_HIGH, *changed(kv_cache=0.85, curve=FALLEN)),
         case("the cache fills", None, *changed(kv_cache=0.85)),
         case("less accepted", None, *changed(curve=FALLEN)),
         case("the cache fills, hardly less accepted", None, *changed(kv_cache=0.85, curve=(0.86, 0.74, 0.62))),
@@ -95,46 +88,29 @@ def cases(source: Source) -> list[Case]:
     return found
 
 
-@pytest.mark.parametrize(("file", "source"), [("specdec.rules.yaml", "exporter"), ("specdec-vllm.rules.yaml", "vllm")])
-def test_load(file: str, source: Source, pack: Pack, tmp_path: Path) -> None:
-    rules = alone(RENDERED / file, tmp_path, SATURATED.split(maxsplit=1)[0], SQUEEZE.split(maxsplit=1)[0])
-    dataclasses.replace(pack, rules=rules).run(*cases(source), every=SLOW_MINUTES)
+def test_load(either_pack: Pack, source: Source) -> None:
+    either_pack.alone("SpecDecodeLoadTooHigh").run(*cases(source), every=SLOW_MINUTES)
 
 
-def test_capacity_and_prefix_cache_without_the_sidecar(promtool: Promtool, tmp_path: Path) -> None:
+def test_capacity_and_prefix_cache_without_the_sidecar(vllm_pack: Pack) -> None:
     """Blocks and their size are labels. An engine that does not know its blocks yet is left out."""
-    snippet = """
-        local signals = ((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } })._signals;
-        [signals.kv_cache_capacity.expr, signals.prefix_cache_hits.expr]
-    """
-    capacity, hits = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
+    signals = "[mixin._signals[name].expr for name in ['kv_cache_capacity', 'prefix_cache_hits']]"
+    capacity, hits = evaluated(signals, "{ source: 'vllm' }")
 
-    def series(name: str, step: int, **labels: str) -> dict[str, str]:
+    def series(name: str, step: int, **labels: str) -> Series:
         own = {"inference_service": "chat", "job": "p", "instance": "10.0.0.1:8000", **labels}
-        braces = ",".join(f'{key}="{value}"' for key, value in own.items())
-        return {"series": f"vllm:{name}{{{braces}}}", "values": f"{0 if step else 1}+{step}x40"}
+        return Series(f"vllm:{name}", own, [float(not step) + step * minute for minute in range(40)])
 
-    caches = [
-        series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
-        for engine, blocks in enumerate(("2000", "1500", "None"))
-    ]
     old, new = {"model_name": "m", "instance": "10.0.0.2:8000"}, {"model_name": "m"}
-    counters = [
+    found = [
+        *(
+            series("cache_config_info", 0, engine=str(engine), num_gpu_blocks=blocks, block_size="16")
+            for engine, blocks in enumerate(("2000", "1500", "None"))
+        ),
         series("prefix_cache_queries_total", 100, **new),
         series("prefix_cache_hits_total", 40, **new),
         series("gpu_prefix_cache_queries_total", 100, **old),
         series("gpu_prefix_cache_hits_total", 60, **old),
     ]
-    expected = [
-        (capacity, '{inference_service="chat"}', 24000),
-        (hits, '{inference_service="chat", model_name="m"}', 0.5),
-    ]
-    checks = [
-        {"expr": f"round({expr}, 0.001)", "eval_time": "35m", "exp_samples": [{"labels": labels, "value": value}]}
-        for expr, labels, value in expected
-    ]
-    file = tmp_path / "test.yaml"
-    tests = [{"interval": "1m", "input_series": caches + counters, "promql_expr_test": checks}]
-    file.write_text(json.dumps({"rule_files": [], "tests": tests}), encoding="utf-8")
-
-    promtool.test_rules(file)
+    values = {f"count({capacity})": 1, capacity: 24000, f"count({hits})": 1, hits: 0.5}
+    vllm_pack.only("speculation").run(Case(name="two engines", series=found, values={35: values}))

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from bench.alert_times import ONSET, rolled_out_and_back
 from rules.scenario import (
+    CHAT,
     CONTROL,
+    NOWHERE,
     SECOND,
     SLOW_MINUTES,
     STEADY,
@@ -18,9 +20,9 @@ from rules.scenario import (
     Pack,
     Phase,
     Series,
-    Source,
     measured,
     pinned,
+    replica,
     service,
     slower,
 )
@@ -54,15 +56,11 @@ def drafting(curve: tuple[float, ...], requests_per_minute: float = 60.0) -> lis
     return service(phase, families=("tpot", "ttft"))
 
 
-def beside_control(
-    curve: tuple[float, ...], speedup: float, source: Source, requests_per_minute: float = 60.0
-) -> list[Series]:
+def beside_control(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
     """The same with a live control without speculation, so many times as slow."""
     phase = Phase(minutes=MINUTES, curve=curve, requests_per_minute=requests_per_minute, latency=FLAT)
     plain = Phase(minutes=MINUTES, latency={"tpot": slower(FLAT["tpot"], speedup)})
-    return service(phase, families=("tpot",), source=source) + service(
-        plain, families=("tpot",), source=source, speculative=False, labels=CONTROL
-    )
+    return service(phase, families=("tpot",)) + service(plain, families=("tpot",), speculative=False, labels=CONTROL)
 
 
 def against_file(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
@@ -83,7 +81,7 @@ def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> No
         *per_curve("without bounds or break-even", (drafting(curve) + measured(MINUTES, 1.6) for curve in CURVES)),
         *per_curve("against a file", (against_file(curve, 1.6) for curve in CURVES)),
         *per_curve("in 60 requests", (against_file(curve, 1.6, 2) for curve in CURVES)),
-        *per_curve("against a control", (beside_control(curve, 1.6, "exporter") for curve in CURVES)),
+        *per_curve("against a control", (beside_control(curve, 1.6) for curve in CURVES)),
         every=SLOW_MINUTES,
     )
 
@@ -95,13 +93,11 @@ def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) 
     )
     # Recorded with adaptive verification: a mean acceptance length without a rate.
     partly = dataclasses.replace(speculative, name="specdec_baseline_mean_acceptance_length", values=[2.8] * MINUTES)
-    nowhere = {"cluster": "", "namespace": ""}
-    drafted = service(Phase(minutes=MINUTES, curve=LOW), families=("tpot",), labels=nowhere)
-    faster = pinned(MINUTES, {"tpot": slower(STEADY["tpot"], 1.6)}, labels=nowhere)
+    drafted = service(Phase(minutes=MINUTES, curve=LOW), families=("tpot",), labels=NOWHERE)
+    faster = pinned(MINUTES, {"tpot": slower(STEADY["tpot"], 1.6)}, labels=NOWHERE)
     guesses = [one for one in measured(MINUTES, 1.6) if one.labels["basis"] == "assumed"]
     guesses.append(dataclasses.replace(measured(MINUTES, 1.6)[0], labels={**guesses[0].labels}))
     pack.run(
-        Case(name="nothing measured", series=drafting(LOW), firing={60: low}),
         Case(name="only assumed", series=drafting(LOW) + guesses, firing={60: low}, values={60: {SPEEDUP: None}}),
         Case(name="1.04 times", series=drafting(LOW) + measured(MINUTES, 1.04), firing={60: low}),
         Case(name="perhaps", series=drafting(LOW) + measured(MINUTES, 1.2, (0.9, 1.5)), firing={95: low}),
@@ -168,18 +164,18 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
         Case(name="a small loss", series=drafting(FAIR) + measured(MINUTES, 0.95, (0.92, 0.98)), firing=quiet),
         Case(
             name="a live control",
-            series=beside_control(FAIR, 0.8, "exporter"),
+            series=beside_control(FAIR, 0.8),
             firing={60: {HARM, MEAN}},
             values={50: {VERDICT: HARMFUL}},
         ),
         Case(
             name="a control that is hardly faster",
-            series=beside_control(FAIR, 0.95, "exporter"),
+            series=beside_control(FAIR, 0.95),
             firing={95: {LOSS}},
         ),
         Case(
             name="a control, too few requests to tell",
-            series=beside_control(FAIR, 0.88, "exporter", 2),
+            series=beside_control(FAIR, 0.88, 2),
             firing={95: set()},
         ),
         Case(
@@ -225,8 +221,7 @@ def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
 
 def test_where_step_times_do_not_tell_the_speed_up_nothing_else_does(pack: Pack) -> None:
     """For instance at a load that the baseline does not have: it may be faster or slower for that alone."""
-    labels = {"cluster": "eu-1", "namespace": "prod", "inference_service": "chat", "model_name": "llama"}
-    unknown = Series("specdec_speedup_known", labels | {"pod": "chat-0", "instance": "10.0.0.1:10409"}, [0.0] * MINUTES)
+    unknown = Series("specdec_speedup_known", CHAT | replica(0), [0.0] * MINUTES)
     values: dict[str, float | None] = {VERDICT: WATCH, SPEEDUP: None}
     pack.run(
         Case(name="good acceptance", series=[*drafting(FAIR), unknown], values={50: values}),
@@ -266,7 +261,6 @@ def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(pack: Pack)
 def test_big_batches_that_pay_are_not_saturated(pack: Pack) -> None:
     busy = service(Phase(minutes=MINUTES, curve=(0.75, 0.55, 0.4), running=40, waiting=6))
     pack.run(
-        Case(name="not measured", series=busy, firing={50: {SATURATED}}),
         Case(name="faster", series=busy + measured(MINUTES, 1.2, (1.1, 1.3)), firing=SILENT),
         Case(name="not faster", series=busy + measured(MINUTES, 1.0, (0.97, 1.02)), firing={50: {SATURATED}}),
         every=SLOW_MINUTES,
@@ -297,28 +291,3 @@ def test_the_verdict_asks_the_measurement_first(pack: Pack) -> None:
         ),
         every=SLOW_MINUTES,
     )
-
-
-def test_alerts_say_what_is_measured_and_what_is_assumed(pack: Pack) -> None:
-    guess = Case(name="guess", series=drafting(LOW))
-    loss = Case(name="loss", series=drafting(FAIR) + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95))
-    file = Case(name="file", series=against_file(LOW, 0.95))
-
-    unknown = Case(name="unknown", series=service(Phase(minutes=MINUTES, curve=LOW), method=None))
-    asked = ((60, guess), (60, loss), (60, file), (60, unknown))
-    (guessed,), (lost, *_), (filed, *_), (ticket,) = pack.fired(*asked, every=SLOW_MINUTES)
-
-    assert str(guessed).startswith(f"{TICKET}: Acceptance is 33.33% over the last 5m and 33.33% over 30m")
-    assert "Break-even is 50% (assumed)." in str(guessed)
-    assert "method is unknown" not in str(guessed)
-    assert str(ticket).startswith(TICKET)
-    assert "(assumed). The method is unknown, and some methods pay with less. Mean" in str(ticket)
-    assert "Whether speculation pays is not measured here." in str(guessed)
-    assert str(lost).startswith(
-        "SpecDecodeHarmful critical: Decoding on eu-1/prod/chat (llama) takes 1.25 times as long"
-    )
-    assert "its baseline without speculation. The measured speed-up is 0.80 against a recording at" in str(lost)
-    assert "at the same load (0.75 to 0.86 within chance)." in str(lost)
-    assert "break-even 95%, measured" in str(lost)
-    assert "The measured speed-up is 0.95 against its baseline file" in str(filed)
-    assert "unknown" not in f"{guessed} {lost} {filed}"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
 
-from demo.processes import free_port, running
-from deploy.asking import until
+from bench.fleet import exposing
 from deploy.manifests import KUBERNETES, read
-from fieldtools import ROOT, tool
-from rules.conftest import RENDERED
-from rules.scenario import rule_groups
+from fieldtools import ROOT
+from rules.conftest import rendered
+from running import wait_until
+from tsdb import prometheus, query
 
 CONVERTED = {"convert_classic_histograms_to_nhcb": True}
 # The operator writes the field of a PodMonitor as the setting of a scrape.
@@ -40,69 +38,44 @@ def test_every_monitor_keeps_classic_histograms() -> None:
 
 def the_alert_and_its_records() -> dict[str, Any]:
     """One group that runs every second: the alert without its `for`, and the records that it reads."""
-    rules = [rule for group in rule_groups(RENDERED / "specdec.rules.yaml") for rule in group["rules"]]
+    rules = [rule for group in rendered("exporter") for rule in group["rules"]]
     (alert,) = (rule for rule in rules if rule.get("labels", {}).get("reason") == REASON)
     records = [rule for rule in rules if rule.get("record", "?") in alert["expr"]]
     now = {key: alert[key] for key in ("alert", "expr", "labels")}
     return {"groups": [{"name": "alert", "interval": "1s", "rules": [*records, now]}]}
 
 
-@asynccontextmanager
-async def exposition() -> AsyncIterator[int]:
-    """A page of the exporter that counts a million tokens more at every scrape; yields its port."""
-    text = (ROOT / "tests/golden/two-engines.txt").read_text(encoding="utf-8")
-    scrapes = count(1)
-
-    async def metrics(_: web.Request) -> web.Response:
-        tokens = f"{next(scrapes)}e6"
-        return web.Response(text=re.sub(r"(?m)^(specdec_generation_tokens_total\{.*\}) .*", rf"\1 {tokens}", text))
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        port = free_port()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield port
-    finally:
-        await runner.cleanup()
-
-
 @pytest.mark.field
-async def test_converted_histograms_raise_an_alert_unless_the_classic_ones_are_kept(tmp_path: Path) -> None:
+def test_converted_histograms_raise_an_alert_unless_the_classic_ones_are_kept(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(the_alert_and_its_records()), encoding="utf-8")
-    port = free_port()
-    prometheus = [
-        tool("prometheus3"),
-        f"--config.file={tmp_path}/prometheus.yaml",
-        f"--storage.tsdb.path={tmp_path}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    async with exposition() as served:
+    text, scrapes = (ROOT / "tests/golden/two-engines.txt").read_text(encoding="utf-8"), count(1)
+
+    def page(_: str) -> bytes:
+        """Of the exporter, with a million tokens more at every scrape."""
+        return re.sub(r"(?m)^(specdec_generation_tokens_total\{.*\}) .*", rf"\1 {next(scrapes)}e6", text).encode()
+
+    with exposing(page) as served:
         jobs = [
             {
                 "job_name": name,
                 "scrape_interval": "1s",
-                "static_configs": [{"targets": [f"127.0.0.1:{served}"], "labels": {"namespace": name}}],
+                "params": {"service": [name]},
+                "static_configs": [{"targets": [served], "labels": {"namespace": name}}],
                 **settings,
             }
             for name, settings in SCRAPES.items()
         ]
-        config = {"rule_files": ["rules.yaml"], "scrape_configs": jobs}
-        (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        async with running("prometheus", prometheus, port=port, ready="/-/ready", directory=tmp_path) as server:
+        config = yaml.safe_dump({"rule_files": [f"{tmp_path}/rules.yaml"], "scrape_configs": jobs})
+        with prometheus(tmp_path / "data", "prometheus3", config) as url:
 
-            async def by_namespace(query: str, enough: int) -> list[str]:
-                found = await until(
-                    server.url, f"/api/v1/query?query={query}", lambda data: len(data["result"]) >= enough
-                )
-                return sorted(sample["metric"]["namespace"] for sample in found["result"])
+            def by_namespace(expression: str) -> list[str]:
+                return sorted(dict(labels)["namespace"] for labels in query(url, expression, time.time()))
 
-            every = await by_namespace("inference_service:specdec_generation_tokens:rate5m >= 1", len(SCRAPES))
-            firing = await by_namespace(f'ALERTS{{reason="{REASON}"}}', 1)
-            buckets = await by_namespace("group by (namespace) (specdec_time_per_output_token_seconds_bucket)", 1)
+            every = "inference_service:specdec_generation_tokens:rate5m >= 1"
+            wait_until(lambda: by_namespace(every) == sorted(SCRAPES), seconds=60, what="tokens of all")
+            firing = f'ALERTS{{reason="{REASON}"}}'
+            wait_until(lambda: bool(by_namespace(firing)), seconds=60, what="alert")
 
-    assert every == sorted(SCRAPES)
-    assert firing == ["converted"]
-    assert buckets == ["as-it-is", "converted-and-kept"]
+            assert by_namespace(firing) == ["converted"]
+            buckets = by_namespace("group by (namespace) (specdec_time_per_output_token_seconds_bucket)")
+            assert buckets == ["as-it-is", "converted-and-kept"]

@@ -5,23 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
 import pytest
-import rjsonnet
-import yaml
 
-import yamltext
 from fieldtools import ROOT
-from promtool import Promtool
-from rules.conftest import RENDERED
-from rules.scenario import Case, Groups, Pack, Phase, Series, Source, rule_groups, service
+from rules.conftest import RENDERED, rendered
+from rules.scenario import Case, Groups, Pack, Phase, Series, Source, evaluated, rule_groups, service
 
 PAGE = ROOT / "docs" / "load-the-pack.md"
-FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
 GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}
 NAMESPACE = 'namespace="prod"'
 
@@ -34,18 +27,9 @@ def alerts_of(groups: Groups) -> list[dict[str, Any]]:
     return [rule for rule in rules_of(groups) if "alert" in rule]
 
 
-@cache
-def evaluated(snippet: str) -> Any:
-    return yamltext.load(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(ROOT)]))
-
-
-def rendered(field: str) -> Any:
-    return evaluated(f"(import 'mixin.libsonnet').specdecRules.{field}")
-
-
 @pytest.mark.parametrize(("field", "kind"), [("clusterRules", "ClusterRules"), ("rules", "Rules")])
 def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None:
-    found = rendered(field)
+    found = evaluated(f"mixin.specdecRules.{field}")
 
     assert (found["apiVersion"], found["kind"]) == ("monitoring.googleapis.com/v1", kind)
     assert found["spec"]["groups"] == rule_groups(RENDERED / "specdec.compat.rules.yaml")
@@ -56,12 +40,11 @@ def test_googles_objects_are_the_compatible_rules(field: str, kind: str) -> None
 def test_google_gets_no_names_that_are_regular_expressions() -> None:
     """Its evaluator would refuse the query, and say so in its log only."""
     with pytest.raises(RuntimeError, match="set vllm_prefix"):
-        evaluated("((import 'mixin.libsonnet') + { _config+:: { source: 'vllm' } }).specdecRules.rules")
+        evaluated("mixin.specdecRules.rules", "{ source: 'vllm' }")
 
 
 def test_google_gets_the_rules_for_vllms_own_metrics_with_a_plain_prefix() -> None:
-    config = "{ source: 'vllm', vllm_prefix: 'vllm:' }"
-    found = evaluated(f"((import 'mixin.libsonnet') + {{ _config+:: {config} }}).specdecRules.rules")
+    found = evaluated("mixin.specdecRules.rules", "{ source: 'vllm', vllm_prefix: 'vllm:' }")
 
     expressions = [promql.parse(rule["expr"]).prettify() for rule in rules_of(found["spec"]["groups"])]
     assert "__name__" not in str(expressions)
@@ -70,7 +53,7 @@ def test_google_gets_the_rules_for_vllms_own_metrics_with_a_plain_prefix() -> No
 
 def test_grafana_gets_the_same_rules_with_descriptions_that_query_nothing() -> None:
     """Its templates lack the function, and an annotation with it would be an error text."""
-    found = {"grafana": rendered("grafana")["groups"], "all": rule_groups(RENDERED / "specdec.rules.yaml")}
+    found = {"grafana": evaluated("mixin.specdecRules.grafana")["groups"], "all": rendered("exporter")}
     found = copy.deepcopy(found)
     told = {
         name: [alert["annotations"].pop("description") for alert in alerts_of(groups)] for name, groups in found.items()
@@ -110,10 +93,7 @@ def moved(series: list[Series], namespace: str) -> list[Series]:
     return [dataclasses.replace(one, labels={**one.labels, "namespace": namespace}) for one in series]
 
 
-@pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtool: Promtool, tmp_path: Path) -> None:
-    groups = enforced(rule_groups(RENDERED / FILES[source]))
-    (tmp_path / "enforced.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+def test_rules_of_one_namespace_see_that_namespace_alone(either_pack: Pack, source: Source) -> None:
     low = service(Phase(minutes=45, curve=(0.3, 0.1, 0.0)), source=source, method=None)
     down = service(Phase(minutes=8), Phase(minutes=16, up=False), source=source)
 
@@ -127,7 +107,7 @@ def test_rules_of_one_namespace_see_that_namespace_alone(source: Source, promtoo
             Case(name="low elsewhere", series=moved(low, "dev"), firing={44: set()}),
         ]
 
-    Pack(promtool, tmp_path / "enforced.yaml", tmp_path).run(*cases)
+    dataclasses.replace(either_pack, groups=enforced(either_pack.groups)).run(*cases)
 
 
 # --- The page --------------------------------------------------------------------------------------------------------

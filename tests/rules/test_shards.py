@@ -6,6 +6,7 @@ The same incidents are seen by one Prometheus, by shards as the rendered relabel
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import yamltext
 from bench.fleet import Page, serving
@@ -22,7 +22,7 @@ from deploy.test_podmonitor import as_prometheus_has_it
 from fieldtools import tool
 from relabelling import Rule, of_shard, relabelled
 from rules.conftest import RENDERED
-from rules.scenario import CONTROL, STEADY, Case, Pack, Phase, Series, groups_with, service, slower
+from rules.scenario import CONTROL, STEADY, Case, Pack, Phase, Series, groups_with, replica, service, slower
 from running import wait_until
 from tsdb import free_port
 from tsdb import serving as running
@@ -37,10 +37,6 @@ DOWN, PARTLY = "TargetDown critical", "TargetDown warning"
 NOTHING = (0.05, 0.0, 0.0)
 
 
-def pod(number: int) -> dict[str, str]:
-    return {"pod": f"chat-{number}", "instance": f"10.0.0.{number}:10409"}
-
-
 def steady(**differs: Any) -> Phase:
     return Phase(minutes=MINUTE + 1, **differs)
 
@@ -52,19 +48,19 @@ FEW = steady(drafts_per_minute=20, requests_per_minute=10, curve=NOTHING)  # 600
 INCIDENTS: dict[str, tuple[Sequence[list[Series]], set[str], set[str]]] = {
     "one of two replicas is down": (
         [
-            service(steady(), labels=pod(0)),
-            service(Phase(minutes=20), Phase(minutes=MINUTE - 19, up=False), labels=pod(1)),
+            service(steady(), labels=replica(0)),
+            service(Phase(minutes=20), Phase(minutes=MINUTE - 19, up=False), labels=replica(1)),
         ],
         {PARTLY},
         {PARTLY, DOWN},
     ),
     "one of four replicas accepts nothing": (
-        [service(steady(curve=NOTHING) if n == 3 else steady(), labels=pod(n)) for n in range(4)],
+        [service(steady(curve=NOTHING) if n == 3 else steady(), labels=replica(n)) for n in range(4)],
         {OUTLIER},
         {PAGE, TICKET},
     ),
     "two replicas with few drafts accept nothing": (
-        [service(FEW, families=("tpot",), labels=pod(n)) for n in range(2)],
+        [service(FEW, families=("tpot",), labels=replica(n)) for n in range(2)],
         {PAGE, TICKET},
         set(),
     ),
@@ -77,14 +73,6 @@ INCIDENTS: dict[str, tuple[Sequence[list[Series]], set[str], set[str]]] = {
         set(),
     ),
 }
-
-
-@pytest.fixture(name="shard")
-def _shard(pack: Pack, tmp_path: Path) -> Pack:
-    """The rules of the layer `shard`."""
-    rules = tmp_path / "shard.rules.yaml"
-    rules.write_text(yaml.safe_dump({"groups": groups_with("{ layer: 'shard' }")}), encoding="utf-8")
-    return Pack(pack.promtool, rules, tmp_path)
 
 
 def relabel_configs() -> list[Rule]:
@@ -102,9 +90,8 @@ def fired(pack: Pack, parts: Sequence[list[Series]]) -> set[str]:
 
 
 @pytest.mark.parametrize("incident", INCIDENTS)
-def test_shards_by_service_tell_what_one_prometheus_tells_and_shards_by_pod_do_not(
-    incident: str, pack: Pack, shard: Pack
-) -> None:
+def test_shards_by_service_tell_what_one_prometheus_tells_and_shards_by_pod_do_not(incident: str, pack: Pack) -> None:
+    shard = dataclasses.replace(pack, groups=groups_with("{ layer: 'shard' }"))
     pods, whole, by_pod = INCIDENTS[incident]
     everything = [one for series in pods for one in series]
     by_service = [
@@ -193,15 +180,8 @@ def scraped(url: str) -> list[dict[str, str]]:
     return [target["labels"] for target in active if target["health"] == "up"]
 
 
-@pytest.mark.parametrize(
-    ("program", "rules"),
-    [
-        pytest.param("prometheus", as_rendered, id="floor", marks=pytest.mark.debian),
-        pytest.param("prometheus3", as_rendered, id="current", marks=pytest.mark.field),
-        pytest.param("prometheus", as_operated, id="operator", marks=pytest.mark.debian),
-        pytest.param("vmagent", as_rendered, id="vmagent", marks=pytest.mark.debian),
-    ],
-)
+@pytest.mark.debian
+@pytest.mark.parametrize(("program", "rules"), [("prometheus", as_operated), ("vmagent", as_rendered)])
 def test_every_service_is_wholly_in_one_shard(program: str, rules: Any, tmp_path: Path) -> None:
     with serving(Page("# TYPE specdec_up gauge\nspecdec_up 1\n")) as address, contextlib.ExitStack() as stack:
         found = targets(address)

@@ -20,8 +20,7 @@ from aiohttp import web
 
 from builders import known
 from loglines import ARGUMENTS_HEADER
-from promtool import Promtool
-from rules.scenario import SLOW_MINUTES, Case, Pack, Series, rule_groups
+from rules.scenario import SLOW_MINUTES, Case, Pack, Series
 from running import Exporter, exporter, listening
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
@@ -342,54 +341,7 @@ def test_the_cases_have_every_verdict() -> None:
     assert {service.judged() for service in SERVICES} == set(ENUM) - {"off"}
 
 
-def test_nothing_loses_on_a_guess_where_only_part_is_verified() -> None:
-    cases = [each for each in SERVICES if each.head is not None and each.drafts == 2000 and each.requests == 1000]
-    guessed = {(each.k, each.head, each.rate): each.judged() for each in cases if each.baseline is None}
-
-    assert {case for case, code in guessed.items() if code == "broken"} == {case for case in guessed if case[1] == 0.05}
-    assert {case for case, code in guessed.items() if code == "healthy"} == {
-        (3, 1.0, 0.5),
-        (7, 1.0, 0.1),
-        (7, 1.0, 0.5),
-    }
-    assert set(guessed.values()) == {"broken", "watch", "healthy"}
-    measured = {each.baseline: each.judged() for each in cases if (each.k, each.head, each.rate) == (3, 0.72, 0.0)}
-    without = ["healthy", "not_paying", "not_paying", "harmful"]
-    assert [measured[baseline] for baseline in BASELINES] == ["watch", *without, "watch", "watch", "slower", "slower"]
-
-
-def test_few_requests_prove_harm_only_by_a_wide_margin() -> None:
-    judged = {service.baseline: service.judged() for service in SERVICES if service.requests == 15}
-
-    assert judged == {(1.35, False): "watch", (1.45, False): "harmful"}
-
-
-def test_a_slower_service_is_told_from_one_that_drafts_slow_down() -> None:
-    judged = {
-        (service.rate, service.baseline, service.slow): service.judged()
-        for service in SERVICES
-        if service.requests == 1000 and service.drafts == 2000 and service.rate in (0.35, 0.7)
-    }
-
-    assert {judged[0.7, baseline, 0] for baseline in ((1.2, True), (1.6, True))} == {"slower"}
-    assert judged[0.7, (1.1, True), 0] == "healthy"
-    assert judged[0.35, (1.2, True), 0] == "watch"
-    # A tail: no more than chance and growth explain; and more, where acceptance or a measured speed-up is good.
-    assert {judged[0.7, (0.8, speculative), 90] for speculative in (True, False)} == {"healthy"}
-    assert {judged[0.7, (0.8, speculative), 200] for speculative in (True, False)} == {"slower"}
-    assert judged[0.35, (0.8, False), 200] == "slower"
-    assert judged[0.35, (0.8, True), 200] == "watch"
-
-
-def test_nothing_loses_without_a_measurement() -> None:
-    plain = [each for each in SERVICES if each.baseline is None or each.baseline[1]]
-
-    assert "not_paying" not in {service.judged() for service in plain}
-
-
-async def test_function_api_check_and_rules_say_the_same(
-    fleet: Fleet, files: Path, rules: Path, tmp_path: Path, promtool: Promtool
-) -> None:
+async def test_function_api_check_and_rules_say_the_same(fleet: Fleet, files: Path, pack: Pack) -> None:
     expected = {service.name: service.judged() for service in fleet.services}
     described = {service.name: service for service in fleet.services}
 
@@ -399,18 +351,15 @@ async def test_function_api_check_and_rules_say_the_same(
     found = await checked(fleet, files)
     assert {described[name]: code for name, code in found.items() if code != expected[name]} == {}
 
-    groups = rule_groups(rules)
-    recording = tmp_path / "recording.yaml"
-    recording.write_text(yaml.safe_dump({"groups": [group for group in groups if "record" in group["rules"][0]]}))
     verdict = "inference_service:specdec_verdict:enum"
     values: dict[str, float | None] = {
         f'{verdict}{{inference_service="{name}"}}': ENUM[code] for name, code in expected.items()
     }
-    for rule in (rule for group in groups for rule in group["rules"]):
+    for rule in (rule for group in pack.groups for rule in group["rules"]):
         if (least := ALERTS.get(rule.get("alert"))) is not None:
             if fleet.services is SERVICES:
                 values[f"count({rule['expr']}) > bool 0"] = 1
             values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least} < {ENUM['slower']})"] = None
     assert len(values) >= len(expected) + len(ALERTS)
     case = Case(name="verdicts", series=series, values={MINUTES - 5: values})
-    Pack(promtool, recording, tmp_path).run(case, every=SLOW_MINUTES)
+    pack.recording().run(case, every=SLOW_MINUTES)
