@@ -1,4 +1,7 @@
-"""The rendered configurations load, hold no secret, and are the fragment and nothing else."""
+"""The rendered configurations hold no secret, and are the fragment and nothing else.
+
+The example loads as compose.yaml mounts it (tests/deploy/test_compose.py).
+"""
 
 from __future__ import annotations
 
@@ -41,30 +44,8 @@ def rendered_with(override: str) -> Any:
     return json.loads(_evaluated(override))
 
 
-def test_the_example_loads_as_it_is(release: Release) -> None:
-    answer = release.amtool("check-config", EXAMPLE)
-
-    assert answer.returncode == 0, answer.stdout
-    assert "1 templates" in answer.stdout
-
-
-def test_the_fragment_loads_in_a_configuration_of_somebody_else(release: Release, tmp_path: Path) -> None:
-    fragment = document(FRAGMENT.name)
-    theirs = {
-        "route": {"receiver": "mine", "routes": fragment["route"]["routes"]},
-        "receivers": [{"name": "mine"}, *fragment["receivers"]],
-        "inhibit_rules": fragment["inhibit_rules"],
-        "time_intervals": fragment["time_intervals"],
-        "templates": [str(RENDERED / path) for path in fragment["templates"]],
-    }
-    (tmp_path / "alertmanager.yaml").write_text(yaml.safe_dump(theirs), encoding="utf-8")
-
-    answer = release.amtool("check-config", tmp_path / "alertmanager.yaml")
-
-    assert answer.returncode == 0, answer.stdout
-
-
 def test_the_example_is_the_fragment_and_a_place_for_the_rest() -> None:
+    """So the fragment loads in a configuration of somebody else, as the example does."""
     example, fragment = document(EXAMPLE.name), document(FRAGMENT.name)
 
     assert example["route"].pop("receiver") == "everything-else"

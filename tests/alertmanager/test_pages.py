@@ -210,25 +210,22 @@ def test_what_pages_comes_first(render: Render, alerts: Alerts) -> None:
     assert text.startswith(f"CRITICAL {second.name}, since 12 Jan 14:03 UTC\n")
 
 
+NO_PLACE = {"inference_service": "", "namespace": "", "cluster": ""}
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
         ([{}], "eu-1/prod/chat"),
         ([{"cluster": "", "namespace": ""}], "chat"),
         ([{"inference_service": "", "namespace": ""}], "eu-1"),
-        ([{"inference_service": "", "namespace": "", "cluster": ""}], "the rule pack"),
+        ([NO_PLACE], "the rule pack"),
         ([{}, {"inference_service": "code"}], "several services"),
+        ([{**NO_PLACE, "alertname": "SpecDecodeManyServices"}], "many services"),
     ],
 )
 def test_the_title_says_where(changes: list[dict[str, str]], where: str, render: Render, alerts: Alerts) -> None:
     given = [{name: value for name, value in {**alerts[0][0].labels, **labels}.items() if value} for labels in changes]
     data = group([dataclasses.replace(alerts[0][0], labels=labels) for labels in given], GROUP_BY)
 
-    assert render(named("title"), data) == f"[FIRING:{len(given)}] {where}: SpecDecodeAcceptanceLow"
-
-
-def test_the_title_of_many_services_without_a_cluster_says_so(render: Render, alerts: Alerts) -> None:
-    labels = {"alertname": "SpecDecodeManyServices", "severity": "critical", "reason": "down"}
-    data = group([dataclasses.replace(alerts[0][0], labels=labels)], GROUP_BY)
-
-    assert render(named("title"), data) == "[FIRING:1] many services: SpecDecodeManyServices"
+    assert render(named("title"), data) == f"[FIRING:{len(given)}] {where}: {given[0]['alertname']}"
