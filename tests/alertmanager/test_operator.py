@@ -134,12 +134,3 @@ def test_it_inhibits_and_routes_what_the_fragment_does() -> None:
     assert [routed(route, text(route.get("matchers", []))) for route in (theirs, *theirs["routes"])] == [
         routed(route, route.get("matchers", [])) for route in (ours, *ours["routes"])
     ]
-
-
-def test_every_name_that_a_route_uses_is_defined() -> None:
-    spec = document(OBJECT.name)["spec"]
-    routes = [spec["route"], *spec["route"]["routes"]]
-
-    assert {route["receiver"] for route in routes} == {receiver["name"] for receiver in spec["receivers"]}
-    used = {name for route in routes for name in route.get("activeTimeIntervals", ())}
-    assert used == {interval["name"] for interval in spec["muteTimeIntervals"]}
