@@ -12,14 +12,13 @@ from demo.processes import free_port
 from demo.processes import running as started
 from deploy.asking import until
 from deploy.manifests import DEPLOY, KUBERNETES, read
-from deploy.test_podmonitor import FOUND, as_prometheus_has_it
+from deploy.test_podmonitor import FOUND, discovered, job
 from fieldtools import ROOT, run, tool
 from rules.conftest import RENDERED
 from running import exporter, predictor
 
 COLLECTORS = DEPLOY / "collectors"
 BODY = ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt"
-OF_ALL_PODS = {"namespace": "prod", "pod_name": "chat-0", "pod_container_port_name": "specdec"}
 
 
 @pytest.mark.field
@@ -27,16 +26,6 @@ OF_ALL_PODS = {"namespace": "prod", "pod_name": "chat-0", "pod_container_port_na
 def test_alloys_own_parser_and_printer_take_the_file_as_it_is(folder: Path) -> None:
     answer = run("alloyfmt", folder / "config.alloy")
     assert answer.returncode == 0, answer.stdout
-
-
-@pytest.mark.field
-@pytest.mark.parametrize(("old", "new"), [('"specdec" {', "specdec {"), ("\tforward_to", "  forward_to")])
-def test_that_check_finds_faults(old: str, new: str, tmp_path: Path) -> None:
-    text = (COLLECTORS / "config.alloy").read_text(encoding="utf-8")
-    assert old in text
-    (tmp_path / "config.alloy").write_text(text.replace(old, new), encoding="utf-8")
-
-    assert run("alloyfmt", tmp_path / "config.alloy").returncode == 1
 
 
 def test_alloy_selects_the_podmonitors_of_the_pack() -> None:
@@ -53,33 +42,12 @@ def test_the_collector_takes_the_file_as_it_is() -> None:
     assert answer.returncode == 0, answer.stdout
 
 
-def jobs(target: str, file: str) -> dict[str, Any]:
-    """A pod as discovery tells it, in the scrape that a PodMonitor asks for."""
-    (endpoint,) = read(KUBERNETES / file)["spec"]["podMetricsEndpoints"]
-    named = [
-        {"source_labels": [f"__meta_kubernetes_{label}"], "target_label": name}
-        for label, name in (("namespace", "namespace"), ("pod_name", "pod"))
-    ]
-    return {
-        "job_name": "specdec-exporter",
-        "scrape_interval": "1s",
-        "static_configs": [discovered(target, file)],
-        "relabel_configs": named + as_prometheus_has_it(endpoint["relabelings"]),
-        "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
-    }
-
-
-def discovered(target: str, file: str) -> dict[str, Any]:
-    labels = {f"__meta_kubernetes_{name}": value for name, value in (OF_ALL_PODS | FOUND[file][0]).items()}
-    return {"targets": [target], "labels": labels}
-
-
 def collecting(target: str, file: str, receiver: str, own_port: int) -> dict[str, Any]:
     """The collector's configuration with a pod in place of the cluster."""
     config: dict[str, Any] = read(COLLECTORS / "otelcol.yaml")
-    (job,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
-    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
-    job |= {"scrape_interval": "1s", "static_configs": [discovered(target, file)]}
+    (scrape,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
+    assert scrape.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    scrape |= {"scrape_interval": "1s", "static_configs": [discovered(target, file)]}
     config["exporters"]["prometheusremotewrite"]["endpoint"] = f"{receiver}/api/v1/write"
     own = {"pull": {"exporter": {"prometheus": {"host": "127.0.0.1", "port": own_port}}}}
     config["service"]["telemetry"] = {"metrics": {"readers": [own]}}
@@ -110,7 +78,7 @@ async def test_the_collector_brings_the_same_series_as_prometheus(file: str, tmp
 
     async with predictor(BODY.read_bytes()) as vllm, exporter("--predictor.url=" + vllm.url) as sidecar:
         target = sidecar.url.removeprefix("http://")
-        own = {"scrape_configs": [jobs(target, file)]}
+        own = {"scrape_configs": [job(target, file)]}
         async with (
             started(
                 "direct", prometheus("direct", direct_port, own), port=direct_port, ready="/-/ready", directory=tmp_path

@@ -46,22 +46,35 @@ def as_prometheus_has_it(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{re.sub("[A-Z]", lambda up: f"_{up[0].lower()}", key): rule[key] for key in rule} for rule in rules]
 
 
+OF_ALL_PODS = {"namespace": "prod", "pod_name": "chat-0", "pod_container_port_name": "specdec"}
+
+
+def discovered(target: str, file: str) -> dict[str, Any]:
+    labels = {f"__meta_kubernetes_{name}": value for name, value in (OF_ALL_PODS | FOUND[file][0]).items()}
+    return {"targets": [target], "labels": labels}
+
+
+def job(target: str, file: str) -> dict[str, Any]:
+    """A pod as discovery tells it, in the scrape that a PodMonitor asks for."""
+    (endpoint,) = read(KUBERNETES / file)["spec"]["podMetricsEndpoints"]
+    named = [
+        {"source_labels": [f"__meta_kubernetes_{label}"], "target_label": name}
+        for label, name in (("namespace", "namespace"), ("pod_name", "pod"))
+    ]
+    return {
+        "job_name": "specdec-exporter",
+        "scrape_interval": "1s",
+        "static_configs": [discovered(target, file)],
+        "relabel_configs": named + as_prometheus_has_it(endpoint["relabelings"]),
+        "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.debian
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
     exporter_port, port = free_port(), free_port()
-    jobs = []
-    for file, (discovered, _) in FOUND.items():
-        (endpoint,) = read(KUBERNETES / file)["spec"]["podMetricsEndpoints"]
-        labels = {f"__meta_kubernetes_{name}": value for name, value in discovered.items()}
-        job = {
-            "job_name": file,
-            "scrape_interval": "1s",
-            "static_configs": [{"targets": [f"127.0.0.1:{exporter_port}"], "labels": {**labels, "namespace": "prod"}}],
-            "relabel_configs": as_prometheus_has_it(endpoint["relabelings"]),
-            "metric_relabel_configs": as_prometheus_has_it(endpoint["metricRelabelings"]),
-        }
-        jobs.append(job)
+    jobs = [job(f"127.0.0.1:{exporter_port}", file) | {"job_name": file} for file in FOUND]
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
     serve = [
         *(sys.executable, "-m", "specdec_exporter", "serve"),
@@ -82,7 +95,7 @@ async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exp
             server.url, "/api/v1/query?query=specdec_up", lambda data: len(data["result"]) == len(FOUND)
         )
 
-    own = {"__name__": "specdec_up", "namespace": "prod", "instance": f"127.0.0.1:{exporter_port}"}
+    own = {"__name__": "specdec_up", "namespace": "prod", "pod": "chat-0", "instance": f"127.0.0.1:{exporter_port}"}
     assert {sample["metric"]["job"]: sample["metric"] for sample in found["result"]} == {
         file: {**own, "job": file, **expected} for file, (_, expected) in FOUND.items()
     }
