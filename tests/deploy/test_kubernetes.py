@@ -144,16 +144,11 @@ def test_the_exporter_alone_gets_what_reading_the_log_takes(predictor: Objects) 
     assert [item["path"] for item in sources["downwardAPI"]["items"]] == ["namespace"]
 
 
-def test_the_predictors_account_has_the_right_that_the_documentation_names(predictor: Objects) -> None:
+def test_the_role_is_the_one_that_the_documentation_names(predictor: Objects) -> None:
     text = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     (documented,) = re.findall(r"(?ms)^kind: Role\n.*?^rules:\n(.*?)^```", text)
-    account = predictor["InferenceService"]["spec"]["predictor"]["serviceAccountName"]
 
     assert predictor["Role"]["rules"] == yaml.safe_load(documented)
-    assert predictor["RoleBinding"]["roleRef"]["name"] == predictor["Role"]["metadata"]["name"]
-    (subject,) = predictor["RoleBinding"]["subjects"]
-    assert subject["name"] == predictor["ServiceAccount"]["metadata"]["name"] == account
-    assert subject["namespace"] == predictor["InferenceService"]["metadata"]["namespace"]
 
 
 # --- The log through files -------------------------------------------------------------------------------------------
