@@ -197,7 +197,6 @@ class Predictor:
         self.headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         self.status = 200
         self.version: str | None = "0.32.0"
-        self.version_body: bytes | None = None  # instead
         self.requests = 0
         self.answer: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.url = ""
@@ -211,8 +210,6 @@ class Predictor:
         return web.Response(body=self.body, headers=self.headers, status=self.status)
 
     async def say_version(self, _request: web.Request) -> web.Response:
-        if self.version_body is not None:
-            return web.Response(body=self.version_body, content_type="application/json")
         if self.version is None:
             raise web.HTTPNotFound
         return web.json_response({"version": self.version})
