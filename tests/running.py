@@ -162,17 +162,16 @@ async def exporter(
     awaited: str = "msg=ready",
     descriptors: str = "",
     program: Sequence[str] = (sys.executable, "-m", "specdec_exporter"),
-    command: str = "serve",
     **environment: str,
 ) -> AsyncIterator[Exporter]:
     """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case.
 
-    ``descriptors``: the most that it may have open. ``program``: what is run. ``command``: one that serves.
+    ``descriptors``: the most that it may have open. ``program``: what is run.
     """
     process = await asyncio.create_subprocess_exec(
         *(("prlimit", f"--nofile={descriptors}") if descriptors else ()),
         *program,
-        command,
+        "serve",
         "--web.listen-address=127.0.0.1:0",
         *arguments,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,

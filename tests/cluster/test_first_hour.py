@@ -33,7 +33,7 @@ def run_block(plane: ControlPlane, block: str, recordings: Path) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-def until_pod(plane: ControlPlane, enough: Callable[[Any], bool]) -> Any:
+def until_pod(plane: ControlPlane, enough: Callable[[Any], Any]) -> Any:
     """The first pod of the predictor for which it is so."""
     return plane.api.until("v1/pods", "prod", lambda pods: next((one for one in pods if enough(one)), None))
 

@@ -23,7 +23,6 @@ from fieldtools import ROOT
 from specdec_exporter import __version__
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 
-SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 LARGEST_CONFIG_MAP_BYTES = 262_144  # `kubectl apply` keeps a copy in an annotation, and refuses a larger one
 MEASURED_MIB = 44  # docs/evidence/benchmarks.md: the budget, and what was measured
 PROBE_MIB = 26  # `specdec-exporter healthcheck`, which an exec probe runs in the same container
@@ -265,24 +264,19 @@ def seconds(text: str) -> int:
     return int(text.removesuffix("s"))
 
 
-def test_the_podmonitors_scrape_the_sidecars_port_and_name_the_service(
-    monitoring: list[Any], predictor: Objects
-) -> None:
+def test_the_podmonitors_scrape_the_sidecars_port(monitoring: list[Any], predictor: Objects) -> None:
     monitors = {one["metadata"]["name"]: one["spec"] for one in monitoring if one["kind"] == "PodMonitor"}
     _, sidecar = containers_of(predictor)
     selectors = {name: spec["selector"] for name, spec in monitors.items()}
 
     # No pod is in both, or it would count twice. The labels are KServe's (0.20).
     assert selectors == {
-        "specdec-exporter": {"matchExpressions": [{"key": SERVICE_LABEL, "operator": "Exists"}]},
+        "specdec-exporter": {"matchExpressions": [{"key": "serving.kserve.io/inferenceservice", "operator": "Exists"}]},
         "specdec-exporter-llm": {"matchLabels": {"app.kubernetes.io/part-of": "llminferenceservice"}},
     }
-    for name, label in (("specdec-exporter", SERVICE_LABEL), ("specdec-exporter-llm", "app.kubernetes.io/name")):
-        (endpoint,) = monitors[name]["podMetricsEndpoints"]
+    for spec in monitors.values():
+        (endpoint,) = spec["podMetricsEndpoints"]
         assert endpoint["port"] == sidecar["ports"][0]["name"]
-        # Prometheus replaces what is not allowed in a label's name.
-        source = "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)
-        assert {"sourceLabels": [source], "targetLabel": "inference_service"} in endpoint["relabelings"]
         assert seconds(endpoint["scrapeTimeout"]) < seconds(endpoint["interval"]) <= 60
 
 
