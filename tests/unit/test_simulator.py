@@ -23,6 +23,7 @@ from demo.simulator.scenario import BreakMetrics, Collapse, Incident, Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
 from demo.simulator.totals import Totals
+from specdec_exporter.predictor.metrics.exposition import parse_exposition
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
@@ -217,6 +218,23 @@ def test_periodic_lines_are_those_of_the_release(capture: str, settings: dict[st
     ours = {normalized(line) for line in lines if re.search(r"SpecDecoding|Speculative metrics|Avg prompt", line)}
     assert len(ours) == (1 if settings.get("method", "") is None else 2)
     assert ours <= real
+
+
+@pytest.mark.parametrize(
+    "settings", [*({"vllm_version": version} for version in ("0.8.5", "0.10.2", "0.33.0")), {"engines": 2}], ids=str
+)
+def test_counters_are_read_from_the_metrics(settings: dict[str, Any]) -> None:
+    run = engine(30, **settings)
+    snapshot = parse_exposition(render_metrics(run), run.release.content_type)
+    assert snapshot.engine_generation == "v1"
+    for read, rank in zip(snapshot.engines, run.ranks, strict=True):
+        told = rank.totals
+        for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):
+            assert getattr(read, name) == getattr(told, name)
+        assert read.accepted_tokens_per_position == dict(enumerate(told.accepted_per_position))
+        assert read.requests_running == rank.running
+        assert read.step_latency is not None
+        assert (read.step_latency.count, read.step_latency.sum) == (told.inter_token.count, told.inter_token.sum)
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
