@@ -102,17 +102,17 @@ def arguments(**speculative: object) -> ServerArguments:
 
 def config(**changes: object) -> EngineConfig:
     """The engine-init line of a server that drafts."""
-    values: dict[str, object] = {
-        "speculative": True,
-        "vllm_version": "0.32.0",
-        "engine_generation": "v1",
-        "method": "draft_model",
-        "draft_model": "/models/draft",
-        "num_speculative_tokens": 3,
-        "model": "/models/target",
-        "served_model_name": "tiny",
-    }
-    return EngineConfig(**{**values, **changes})  # type: ignore[arg-type]
+    usual = EngineConfig(
+        speculative=True,
+        vllm_version="0.32.0",
+        engine_generation="v1",
+        method="draft_model",
+        draft_model="/models/draft",
+        num_speculative_tokens=3,
+        model="/models/target",
+        served_model_name="tiny",
+    )
+    return msgspec.structs.replace(usual, **changes)
 
 
 def window(

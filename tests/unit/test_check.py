@@ -320,8 +320,8 @@ async def test_several_processes_behind_a_url_are_a_warning(
         (K3, ("metrics-0-before-any-request.txt",), "Drafting: nothing was drafted yet"),
     ],
 )
-async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_exporter(  # noqa: PLR0917  two are fixtures
-    predictor: Predictor, serve: Serve, run: Check, capture: str, names: tuple[str, ...], words: str
+async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_exporter(
+    predictor: Predictor, serve: Serve, run: Check, *, capture: str, names: tuple[str, ...], words: str
 ) -> None:
     predictor.bodies = [body(capture, name) for name in names]
     alone = await run(predictor.url)
@@ -412,8 +412,8 @@ APISERVERS = "0.32.0-draft_model-apiservers2"
     ],
     ids=["its own", "more than the counters", "of another release", "of two API servers"],
 )
-async def test_a_log_is_compared_with_counters_and_release(  # noqa: PLR0917  two are fixtures
-    predictor: Predictor, run: Check, capture: str, name: str, version: str, found: str, believed: bool
+async def test_a_log_is_compared_with_counters_and_release(
+    predictor: Predictor, run: Check, *, capture: str, name: str, version: str, found: str, believed: bool
 ) -> None:
     predictor.bodies, predictor.version = [body(capture, name)], version
     result = await run(predictor.url, log(capture))
