@@ -47,6 +47,11 @@ def test_positions_are_kept_where_the_unit_may_write() -> None:
     assert [str(state.parent)] == [f"/var/lib/{name}" for name in values("StateDirectory")]
 
 
+def test_memory_is_given_back_as_in_the_image() -> None:
+    image = re.findall(r"MALLOC_\w+=\w+", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    assert values("Environment") == image != []
+
+
 @pytest.mark.field
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
     """The command is replaced by one that every machine has: this one may have none installed."""

@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from bench.processes import memory
 from soak.bombs import LIMIT_MIB, QUICK, engines, target
 
 
 @pytest.mark.slow
 async def test_the_exporter_survives_within_its_memory(tmp_path: Path) -> None:
     async with target(tmp_path) as on:
+        before = memory(on.running.process.pid).now
         for name, bomb in QUICK.items():
             found = await on.survive(bomb)
             assert found.peak_mib < LIMIT_MIB, (name, found)
+        kept = memory(on.running.process.pid).now - before
         dropped = await on.dropped()
+    assert kept < 16  # MiB; what one bomb keeps, the next adds to
     assert dropped["engines"] > 0
     assert dropped["labels"] == 3
     assert dropped["positions"] > 0
