@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-import os
 import re
 import resource
 import sys
@@ -25,7 +24,7 @@ from running import Exporter, Predictor, answer_nothing, exporter, predictor
 
 LIMIT_MIB: Final = 128  # of the manifests
 # How the image has memory given back.
-MALLOC: Final = dict(re.findall(r"\b(MALLOC_\w+)=(\w+)", (ROOT / "Dockerfile").read_text(encoding="utf-8")))
+PROGRAM: Final = ("env", *re.findall(r"MALLOC_\w+=\w+", (ROOT / "Dockerfile").read_text(encoding="utf-8")))
 # A runaway dies at once, not the machine. It counts reserved memory, so it is above the limit on what is used.
 _DATA_BYTES: Final = 1 << 30
 _MIB: Final = 1 << 20
@@ -154,7 +153,7 @@ async def target(folder: Path) -> AsyncIterator[Target]:
     log.touch()
     async with predictor(HONEST) as playing:
         flags = (f"--predictor.url={playing.url}", f"--predictor.log-path={log.parent}/*.log", "--predictor.name=svc")
-        async with exporter(*flags, **os.environ, **MALLOC) as running:
+        async with exporter(*flags, program=(*PROGRAM, sys.executable, "-m", "specdec_exporter")) as running:
             resource.prlimit(running.process.pid, resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
             health = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", _HEALTH, running.url.rpartition(":")[2]),

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.exposition import generate_latest
 
 import metrictables
-from builders import CAPTURES, config, exposed, window
+from builders import CAPTURES, config, engine, exposed, snapshot, window
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -22,6 +23,7 @@ from specdec_exporter.serving.families.exporter import PROCESS
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.state import PredictorState
 
 # Families whose values are of this machine or this moment.
 VOLATILE = re.compile(r"(# (HELP|TYPE) )?(process_|python_|specdec_exporter_|specdec_scrape_collector_duration)")
@@ -58,6 +60,24 @@ async def test_the_exposition_is_the_golden_one(
     name: str, dumps: list[str], log: bool, golden: Callable[[str, str], None]
 ) -> None:
     golden(name, await render(*(CAPTURES / dump for dump in dumps), log=log))
+
+
+async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once for each model, hundreds of them would hold up every request for seconds."""
+    counted = Mock(wraps=PredictorState.window)
+    monkeypatch.setattr(PredictorState, "window", lambda state: counted(state))
+
+    async def times(models: int) -> int:
+        def prepare(predictor: PredictorRuntime) -> None:
+            predictor.state.observe_snapshot(snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
+            counted.reset_mock()
+
+        await exposed(PredictorSettings(name="svc"), prepare)
+        return counted.call_count
+
+    assert await times(40) == await times(1) > 0
 
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:

@@ -70,6 +70,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
     pinned_model = pinned.fit.model_name if pinned else None
+    assumed = state.assumed_break_even  # of all engines, so not once for each model
     return [
         (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
         (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
@@ -77,7 +78,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
         (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
         (PREDICTOR, [*states]),
         (PREDICTOR_LOG, [([*logged, ""], state)]),
-        (POLICY, [([state.name, model], state.assumed_break_even) for model in state.model_names]),
+        (POLICY, [([state.name, model], assumed) for model in state.model_names]),
         (BENEFIT, [*benefits]),
         (LOAD, [*benefits]),
         (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
