@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -62,20 +62,17 @@ async def test_the_exposition_is_the_golden_one(
     golden(name, await render(*(CAPTURES / dump for dump in dumps), log=log))
 
 
-async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_for_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_for_one() -> None:
     """Once for each model, hundreds of them would hold up every request for seconds."""
-    counted = Mock(wraps=PredictorState.window)
-    monkeypatch.setattr(PredictorState, "window", lambda state: counted(state))
 
     async def times(models: int) -> int:
         def prepare(predictor: PredictorRuntime) -> None:
             predictor.state.observe_snapshot(snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
             counted.reset_mock()
 
-        await exposed(PredictorSettings(name="svc"), prepare)
-        return counted.call_count
+        with patch.object(PredictorState, "window", autospec=True, side_effect=PredictorState.window) as counted:
+            await exposed(PredictorSettings(name="svc"), prepare)
+            return counted.call_count
 
     assert await times(40) == await times(1) > 0
 
