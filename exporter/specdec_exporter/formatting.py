@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from specdec_exporter.speculation.chance import Estimate
+
 
 def plain(text: str) -> str:
     """Replace what cannot be printed by ``?``, so that foreign text cannot control the reader's terminal.
@@ -40,6 +44,34 @@ def seconds(value: float | None) -> str:
     if value < 0.9995:
         return f"{value * 1000:.3g} ms"
     return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
+
+
+def between(low: float | None, high: float | None) -> str:
+    """A time of which only limits are known: ``25 ms to 50 ms``, ``< 1 ms`` or ``> 10 s``."""
+    if low is None:
+        return "-" if high is None else f"< {seconds(high)}"
+    return f"> {seconds(low)}" if high is None else f"{seconds(low)} to {seconds(high)}"
+
+
+def interval(estimate: Estimate | None, shown: Callable[[float | None], str], unit: str = "") -> str:
+    """A figure with its 95 % interval if there is one, ``81.6% (79.9% to 83.2%)``; ``unit``: of the figure alone."""
+    if estimate is None:
+        return "-"
+    value = f"{shown(estimate.value)}{unit}"
+    if estimate.low is None and estimate.high is None:
+        return value
+    return f"{value} ({shown(estimate.low)} to {shown(estimate.high)})"
+
+
+def times(estimate: Estimate | None) -> str:
+    """A ratio, ``1.84x (1.79 to 1.90)``."""
+    return interval(estimate, decimal, "x")
+
+
+def in_words(names: Iterable[str]) -> str:
+    """``one, two and three``; there is at least one name."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def size(byte_count: int) -> str:

@@ -46,10 +46,16 @@ class Histogram(msgspec.Struct, frozen=True):
             before = count
         return low, high
 
-    def bucket_of(self, share: float) -> tuple[float, float]:
-        """Return the bounds between which the ``share`` quantile (0.5 for the median) lies; it must not be empty."""
-        index = bisect_left(self.counts, share * self.count)
-        return self.bounds[index - 1] if index else 0.0, self.bounds[index]
+    def quantile(self, share: float, z: float) -> tuple[float | None, float | None]:
+        """Return bounds between which the ``share`` quantile (0.5 for the median) lies; ``None``: none on that side.
+
+        The number of values below the true quantile is binomial. So, for any distribution, it lies between the ranks
+        n q -+ z sqrt(n q (1 - q)), as surely as a normal value within z standard errors. An empty one knows neither.
+        """
+        reach = z * math.sqrt(share * (1.0 - share) * self.count)
+        low, high = (bisect_left(self.counts, max(share * self.count + side, 0.0)) for side in (-reach, reach))
+        known = self.count > 0 and high < len(self.bounds) - 1
+        return self.bounds[low - 1] if low else None, self.bounds[high] if known else None
 
     def tail(self, share: float) -> Histogram:
         """Return it from the bucket of the ``share`` quantile on: without bounds that hold less, or more than all.

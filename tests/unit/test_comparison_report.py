@@ -31,14 +31,14 @@ from specdec_exporter.comparison.latency import (
     Pair,
     Quantile,
     QuantileComparison,
-    Shift,
 )
 from specdec_exporter.comparison.likeness import Flag, FlagCode
 from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.comparison import as_markdown, print_comparison, quantile
+from specdec_exporter.speculation.tail import Shift
+from specdec_exporter.terminal.comparison import as_markdown, print_comparison
 from specdec_exporter.terminal.sections import as_json
 
 replace = msgspec.structs.replace
@@ -95,20 +95,6 @@ def test_flags_say_what_to_do() -> None:
     assert "settings_differ: hardware: 1 x L4 24 GB in the baseline, 8 x H100 in the candidate -> Record both" in text
     assert "context_missing: the candidate does not say: runtime" in text
     assert "interrupted: the candidate's recording was interrupted after 600 s" in text
-
-
-@pytest.mark.parametrize(
-    ("found", "shown"),
-    [
-        (None, "-"),
-        (Quantile(None, None), "-"),
-        (Quantile(0.025, 0.05), "25 ms to 50 ms"),
-        (Quantile(None, 0.001), "< 1 ms"),
-        (Quantile(2560.0, None), "> 2,560 s"),
-    ],
-)
-def test_a_quantile_is_shown_as_a_range(found: Quantile | None, shown: str) -> None:
-    assert quantile(found) == shown
 
 
 # --- Markdown and JSON -----------------------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from builders import known
 from recordings import INF, histogram, lognormal
-from specdec_exporter.comparison import latency
-from specdec_exporter.comparison.latency import Quantile, Sample, Shift, quantile
+from specdec_exporter.comparison.latency import mean_of
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.speculation import tail
+from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.tail import Sample, Shift
 
 POLICY = load_policy()
 
@@ -25,18 +27,18 @@ some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*s
 
 
 def tail_shift(now: Histogram, then: Histogram) -> Shift | None:
-    return latency.tail_shift(Sample(now), Sample(then), POLICY)
+    return tail.tail_shift(Sample(now), Sample(then), POLICY)
 
 
 def test_an_empty_histogram_says_nothing() -> None:
     empty, full = histogram([]), histogram([0.02])
-    assert Sample(empty).mean is None
-    assert quantile(empty, 0.5) is None
+    assert mean_of(Sample(empty)) is None
+    assert empty.quantile(0.5, Z) == (None, None)
     assert (tail_shift(full, empty), tail_shift(empty, full)) == (None, None)
 
 
 def test_a_mean_of_nothing_but_zeros_is_none() -> None:
-    assert Sample(histogram([0.0, 0.0])).mean is None
+    assert mean_of(Sample(histogram([0.0, 0.0]))) is None
 
 
 # --- Quantiles -------------------------------------------------------------------------------------------------------
@@ -55,17 +57,16 @@ def test_a_mean_of_nothing_but_zeros_is_none() -> None:
     ids=["two ranks in one bucket", "first bucket", "last bucket", "too few", "enough", "one request"],
 )
 def test_a_quantile_has_its_boundaries(seen: Histogram, share: float, found: tuple[Any, ...]) -> None:
-    assert quantile(seen, share) == Quantile(*found)
+    assert seen.quantile(share, Z) == found
 
 
 @given(latencies, some_bounds, st.sampled_from([0.01, 0.5, 0.9, 0.99]))
 def test_the_quantile_of_the_requests_lies_within_its_boundaries(
     values: list[float], bounds: tuple[float, ...], share: float
 ) -> None:
-    found = known(quantile(histogram(values * 10, bounds), share))
+    low, high = histogram(values * 10, bounds).quantile(share, Z)
     own = sorted(values * 10)[max(math.ceil(share * 10 * len(values)), 1) - 1]
-    assert (0.0 if found.low_seconds is None else found.low_seconds) <= own
-    assert own <= (INF if found.high_seconds is None else found.high_seconds)
+    assert (low or 0.0) <= own <= (INF if high is None else high)
 
 
 # --- Tail ------------------------------------------------------------------------------------------------------------
@@ -112,8 +113,8 @@ def test_slow_requests_of_one_burst_need_not_be_a_worse_tail() -> None:
         return Sample(histogram([0.02] * (100 * len(slow) - sum(slow)) + [0.2] * sum(slow)), tuple(blocks))
 
     none, steady, burst = in_blocks(*[0] * 8), in_blocks(*[3] * 8), in_blocks(24, *[0] * 7)
-    assert known(latency.tail_shift(steady, none, POLICY)).shifted
-    assert not known(latency.tail_shift(burst, none, POLICY)).shifted
+    assert known(tail.tail_shift(steady, none, POLICY)).shifted
+    assert not known(tail.tail_shift(burst, none, POLICY)).shifted
 
 
 @given(latencies, latencies, some_bounds, some_bounds)

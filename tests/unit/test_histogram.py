@@ -35,12 +35,3 @@ def test_a_count_is_the_number_of_values_at_or_below_the_bound(seen: list[float]
 def test_sum_and_difference_are_those_of_the_values(some: list[float], more: list[float]) -> None:
     assert counted(some) + counted(more) == counted(some + more)
     assert counted(some + more) - counted(some) == counted(more)
-
-
-def test_a_quantile_lies_in_a_bucket() -> None:
-    found = Histogram((0.1, 0.5, math.inf), (10.0, 90.0, 100.0), 30.0)
-    assert [found.bucket_of(share) for share in (0.05, 0.1, 0.11, 0.9, 0.95)] == [
-        *((0.0, 0.1), (0.0, 0.1)),
-        *((0.1, 0.5), (0.1, 0.5)),
-        (0.5, math.inf),
-    ]

@@ -28,9 +28,9 @@ from specdec_exporter.baseline.file import Baseline, to_yaml
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover
-from specdec_exporter.comparison.decision import times
 from specdec_exporter.comparison.several import Several, compare_several
 from specdec_exporter.errors import ComparisonError, ConfigError
+from specdec_exporter.formatting import times
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal import plot

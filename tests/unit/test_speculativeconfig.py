@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from specdec_exporter.predictor.speculativeconfig import (
-    config_for,
+    Range,
+    Server,
+    config_of,
     given_config,
-    has_schedule,
-    is_data_parallel,
     lacks_draft_model,
+    one_k_because,
 )
 
 EAGLE = {"method": "eagle3", "model": "/models/head", "num_speculative_tokens": 3}
@@ -35,42 +36,43 @@ def test_it_is_read_out_of_a_command(command: str | None, found: dict[str, Any])
     assert given_config(command) == found
 
 
-@pytest.mark.parametrize(
-    ("command", "parallel"),
-    [
-        ("vllm serve m --data-parallel-size 2", True),
-        ("vllm serve m -dp=4", True),
-        ("vllm serve m --data-parallel-size 1", False),
-        ("vllm serve m --data-parallel-size", False),
-        ("vllm serve m", False),
-        (None, False),
-    ],
-)
-def test_data_parallel_engines_are_known_by_the_command(command: str | None, parallel: bool) -> None:
-    assert is_data_parallel(command) is parallel
-
-
-def test_another_k_keeps_the_other_keys() -> None:
-    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
-    assert config_for(ngram, "ngram", 2) == {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 4}
-    assert config_for({}, None, 2) is None
-    assert config_for({"method": "mtp"}, None, 2) == {"method": "mtp", "num_speculative_tokens": 2}
+def test_a_command_says_more_than_method_and_k() -> None:
+    command = f"vllm serve m -sc '{JSON}'"
+    assert config_of(Server(command, None, 5)) == EAGLE
+    assert config_of(Server(None, "mtp", 2)) == {"method": "mtp", "num_speculative_tokens": 2}
+    assert [config_of(Server(None, *known)) for known in ((None, 2), ("mtp", None))] == [None, None]
 
 
 def test_a_k_by_batch_size_is_written_as_vllm_reads_it() -> None:
-    found = config_for(EAGLE, "eagle3", 3, schedule=[(1, 8, 3), (9, 32, 1), (33, 64, 0)])
+    command = f"vllm serve m -sc '{JSON[:-1]},\"num_speculative_tokens_per_batch_size\":[[1,4,2]]}}'"
+    found = config_of(Server(command, "eagle3", 3), [Range(1, 8, 3), Range(9, 32, 1), Range(33, 64, 0)])
+    # Another one does not stay.
     assert found == EAGLE | {"num_speculative_tokens_per_batch_size": [[1, 8, 3], [9, 32, 1], [33, 64, 0]]}
-    # A configuration that had another one does not keep it.
-    assert config_for(found, "eagle3", 3) == EAGLE
 
 
-def test_releases_differ_in_what_they_take() -> None:
-    assert [has_schedule(release, data_parallel=False) for release in ((0, 23, 0), (0, 24, 0), None)] == [
-        False,
-        True,
-        False,
-    ]
-    assert not has_schedule((0, 32, 0), data_parallel=True)
+@pytest.mark.parametrize(
+    ("more", "version", "why"),
+    [
+        ("", "0.24.0", None),
+        ("", "0.23.0", "vLLM 0.23.0 takes one k"),
+        ("", None, "vLLM (release unknown) takes one k"),
+        ("--data-parallel-size 1", "0.32.0", None),
+        ("--data-parallel-size", "0.32.0", None),
+        ("--data-parallel-size 2", "0.32.0", "vLLM 0.32.0 with data parallel engines takes one k"),
+        ("-dp=4", "0.32.0", "vLLM 0.32.0 with data parallel engines takes one k"),
+    ],
+)
+def test_releases_and_engines_differ_in_what_they_take(more: str, version: str | None, why: str | None) -> None:
+    command = f"vllm serve m -sc '{JSON}' {more}"
+    servers = [Server(command, "eagle3", 3), Server(command, "eagle3", 1)]
+    assert one_k_because(servers, version) == why
+
+
+def test_only_k_may_differ_by_load() -> None:
+    head = f"vllm serve m -sc '{JSON}'"
+    other = head.replace("/models/head", "/models/other")
+    for servers in ([(head, 3), (other, 1)], [(head, 3), (head, None)]):
+        assert one_k_because([Server(command, "eagle3", k) for command, k in servers], "0.32.0") == "not in k alone"
 
 
 def test_a_draft_model_that_nobody_names_is_missing() -> None:

@@ -1,4 +1,4 @@
-"""The growth of a tail is the same for the verdict and for ``compare``, and its buckets add up over time."""
+"""The buckets of a latency add up over time, and the part of them that is served tells of the tail what all do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import known
-from specdec_exporter.comparison.latency import Sample, tail_shift
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.tail import largest_growth
+from specdec_exporter.speculation.tail import Sample, tail_shift
 
-POLICY = load_policy().latency
+POLICY = load_policy()
 BOUNDS = (0.01, 0.025, 0.05, math.inf)
 
 
@@ -31,22 +29,6 @@ def counts(histogram: Histogram) -> Counts:
         timed_bounds=histogram.bounds,
         timed_within=histogram.counts,
     )
-
-
-@given(now=histograms(), then=histograms())
-def test_the_verdict_and_compare_find_the_same_growth(now: Histogram, then: Histogram) -> None:
-    shift = known(tail_shift(Sample(now), Sample(then), load_policy()))
-    growth = largest_growth(now, then, POLICY)
-    if growth is None:
-        assert shift.share == 0.0
-    else:
-        assert (growth.share, growth.limit_seconds, growth.margin) == (shift.share, shift.limit_seconds, shift.margin)
-        assert growth.error >= 0.0
-
-
-def test_an_empty_histogram_has_no_tail() -> None:
-    some, none = Histogram(BOUNDS, (1.0, 1.0, 2.0, 2.0), 0.1), Histogram(BOUNDS, (0.0,) * 4, 0.0)
-    assert (largest_growth(some, none, POLICY), largest_growth(none, some, POLICY)) == (None, None)
 
 
 @given(first=histograms(), later=histograms())
@@ -69,7 +51,8 @@ def test_buckets_with_other_bounds_are_nothing_in_common(first: Histogram, later
 
 @given(now=histograms(), then=histograms())
 def test_the_served_part_of_a_baseline_tells_the_same_growth(now: Histogram, then: Histogram) -> None:
-    served = then.tail(POLICY.tail_limit_share)
-    assert largest_growth(now, served, POLICY) == largest_growth(now, then, POLICY)
-    assert (served.count, served.mean, served.bucket_of(0.99)) == (then.count, then.mean, then.bucket_of(0.99))
+    served = then.tail(POLICY.latency.tail_limit_share)
+    shifts = [tail_shift(Sample(now), Sample(each), POLICY) for each in (served, then)]
+    assert shifts[0] == shifts[1]
+    assert (served.count, served.mean, served.quantile(0.99, 0.0)) == (then.count, then.mean, then.quantile(0.99, 0.0))
     assert len(served.bounds) <= len(then.bounds)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import AtLoad, stops_paying
-from specdec_exporter.comparison.decision import in_words, times
-from specdec_exporter.predictor import speculativeconfig
-from specdec_exporter.predictor.versions import parse_release
+from specdec_exporter.formatting import in_words, times
+from specdec_exporter.predictor.speculativeconfig import Range, Server, config_of, lacks_draft_model, one_k_because
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
@@ -58,7 +57,7 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
         "outlook": _outlook(known),
     }
     ranges, note = _by_load(known, _drafting(known, recordings))
-    if _pays(present, present.recording, least) or (ranges and _pay_somewhere(known)):
+    if _pays(present, present.recording, least) or (ranges and any(_pays(each, each.recording) for each in known)):
         return Advice(code="use", **common, **_use(present, known, recordings, ranges), note=note)
     off = best.high is not None and best.high < least
     found = "Run no speculation: the best is" if off else "It is not decided what to run:"
@@ -89,8 +88,9 @@ def _use(
     """Return the fields of advice to speculate: k by load, or what runs at the load that was recorded most."""
     one = None if present.recording is None else recordings[present.recording]
     server = max(_drafting(known, recordings), key=lambda each: each.k or 0) if ranges or one is None else one
-    config = _config(server, ranges)
-    what = f"k by load ({_limits(ranges)})" if ranges else called(server)
+    config = config_of(_server(server), ranges)
+    limits = ", ".join(f"{each.k} up to {each.last}" for each in ranges)
+    what = f"k by load ({limits} requests)" if ranges else called(server)
     gains = _gains([(each, each.recording if ranges else present.recording) for each in known])
     return {
         "recording": present.recording,
@@ -124,10 +124,6 @@ def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
     return found is not None and found.low is not None and found.low > 1.0 and found.value >= least
 
 
-def _pay_somewhere(loads: Sequence[AtLoad]) -> bool:
-    return any(_pays(each, each.recording) for each in loads)
-
-
 def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
     """Return the speed-up of what is to run at the ends of the loads at which it drafts."""
     found = [(at.speedups[name], at) for at, name in runs if name is not None and name in at.speedups]
@@ -148,7 +144,7 @@ def _outlook(known: Sequence[AtLoad]) -> str:
 def _next_step(config: dict[str, Any] | None) -> str:
     if config is None:
         return "Its method or k is not known: record with --predictor.log-path."
-    if speculativeconfig.lacks_draft_model(config):
+    if lacks_draft_model(config):
         return 'Add "model", the draft model or head: no recorded --command names it.'
     return "Run it, record it, and compare again."
 
@@ -166,20 +162,8 @@ def called(recording: Baseline) -> str:
 # --- vLLM's configuration ---------------------------------------------------------------------------------------------
 
 
-class Range(NamedTuple):
-    """Batch sizes from ``first`` to ``last``, and their k: vLLM's ``num_speculative_tokens_per_batch_size``."""
-
-    first: int
-    last: int
-    k: int
-
-
-def _config(recording: Baseline, ranges: Sequence[Range]) -> dict[str, Any] | None:
-    """Return the ``--speculative-config`` of a recording, as its command or else its method and k say; with ranges."""
-    given = speculativeconfig.given_config(recording.context.command)
-    if given and not ranges:
-        return given
-    return speculativeconfig.config_for(given, recording.method, recording.k, schedule=ranges) if recording.k else None
+def _server(recording: Baseline) -> Server:
+    return Server(recording.context.command, recording.method, recording.k)
 
 
 def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
@@ -187,26 +171,11 @@ def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tup
     ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
     if not drafting or len(ranges) <= 1:
         return (), None
-    if why := _one_k_because(drafting):
+    version = max(drafting, key=lambda each: each.recorded_at).vllm_version
+    if why := one_k_because([*map(_server, drafting)], version):
         return (), f"What is fastest differs by load, but {why}: one configuration serves all loads."
     last = ranges[-1]
     return ranges, f"Beyond {last.last} requests it is not known what to run: vLLM keeps k = {last.k} there."
-
-
-def _one_k_because(drafting: Sequence[Baseline]) -> str | None:
-    """Return why vLLM cannot choose among these by load; ``None`` if it can."""
-    commands = [each.context.command for each in drafting]
-    given = zip(map(speculativeconfig.given_config, commands), drafting, strict=True)
-    drafters = {
-        msgspec.json.encode(speculativeconfig.config_for(one, each.method, 1), order="sorted") for one, each in given
-    }
-    if len(drafters) > 1 or not all(each.k for each in drafting):
-        return "not in k alone"
-    version = max(drafting, key=lambda each: each.recorded_at).vllm_version
-    parallel = any(map(speculativeconfig.is_data_parallel, commands))
-    if speculativeconfig.has_schedule(parse_release(version) if version else None, data_parallel=parallel):
-        return None
-    return f"vLLM {version or '(release unknown)'}{' with data parallel engines' if parallel else ''} takes one k"
 
 
 def schedule(loads: Sequence[AtLoad], ks: Mapping[str | None, int]) -> tuple[Range, ...]:
@@ -217,8 +186,3 @@ def schedule(loads: Sequence[AtLoad], ks: Mapping[str | None, int]) -> tuple[Ran
         if last >= first:  # no batch is smaller than 1
             found.append(Range(first, last, ks[name]))
     return tuple(found)
-
-
-def _limits(ranges: Sequence[Range]) -> str:
-    """Return ``3 up to 16, 1 up to 32 requests``."""
-    return f"{', '.join(f'{each.k} up to {each.last}' for each in ranges)} requests"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from specdec_exporter.comparison.acceptance import fell
 from specdec_exporter.comparison.latency import SLIS, TITLES, LatencyComparison, direction
-from specdec_exporter.formatting import percent, percentage_points, seconds
+from specdec_exporter.formatting import in_words, interval, percent, percentage_points, seconds, times
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.speedup import Measured
@@ -44,12 +44,15 @@ def decide(
     code: DecisionCode = next((code for code in _FOUND if named[code]), "undecided")
     found = ", ".join(f"{words} {in_words(named[each])}" for each, words in _FOUND.items() if named[each])
     headline = [found.capitalize() or "These recordings allow no decision"]
-    headline += _of_decoding(measured)
+    if measured is not None and measured.speedup.low is not None:
+        load = f"{measured.concurrency:.1f} requests in decode"
+        headline.append(f"decoding is {times(measured.speedup)} as fast at the same load, {load}")
     reasons = [reason for latency in latencies for reason in _of_latency(latency)]
     action = _action(code, speculates, _faster_decoding(code, latencies, measured, policy.latency))
     dropped = fell(acceptance_change, policy)
     if acceptance_change is not None:
-        reasons.append(_of_acceptance(acceptance_change, dropped=dropped))
+        drop = ", which is a drop beyond chance" if dropped else ""
+        reasons.append(f"acceptance: {interval(acceptance_change, percentage_points)} against the baseline{drop}")
         if dropped:
             headline.append(f"acceptance changed by {percentage_points(acceptance_change.value)}")
             action += " Fewer drafts are accepted: look at what changed, models, prompts, temperature or release."
@@ -60,18 +63,6 @@ def decide(
         reasons=tuple(reasons),
         regression=code in ("slower", "tail_worse") or (dropped and code != "faster"),
     )
-
-
-def _of_acceptance(change: Estimate, *, dropped: bool) -> str:
-    value, low, high = map(percentage_points, (change.value, change.low, change.high))
-    drop = ", which is a drop beyond chance" if dropped else ""
-    return f"acceptance: {value} ({low} to {high}) against the baseline{drop}"
-
-
-def _of_decoding(measured: Measured | None) -> Iterator[str]:
-    if measured is not None and measured.speedup.low is not None:
-        load = f"{measured.concurrency:.1f} requests in decode"
-        yield f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
 
 
 _FOUND: Final[dict[DecisionCode, str]] = {
@@ -130,20 +121,3 @@ def _of_latency(latency: LatencyComparison) -> Iterator[str]:
             f"{title}: {percent(tail.share)} more requests than expected are slower than "
             f"{seconds(tail.limit_seconds)} (chance explains at most {percent(tail.margin)})"
         )
-
-
-def times(estimate: Estimate | None) -> str:
-    """``1.84x (1.79 to 1.90)``; without the brackets if there is no interval."""
-    if estimate is None:
-        return "-"
-    value = f"{estimate.value:.2f}x"
-    if estimate.low is None and estimate.high is None:
-        return value
-    low, high = ("?" if bound is None else f"{bound:.2f}" for bound in (estimate.low, estimate.high))
-    return f"{value} ({low} to {high})"
-
-
-def in_words(names: Iterable[str]) -> str:
-    """``one, two and three``; there is at least one name."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

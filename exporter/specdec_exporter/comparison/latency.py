@@ -1,14 +1,9 @@
-"""One latency of two recordings: mean, quantiles and tail, and whether they differ beyond doubt. Pure.
-
-Histograms hold cumulative counts and seconds. Their buckets hide where in them a request lies. Counts may be fractions,
-because Prometheus extrapolates increases.
-"""
+"""One latency of two recordings: mean, quantiles and tail, and whether they differ beyond doubt. Pure."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -16,9 +11,9 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.comparison.traffic import Difference, Sli
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.chance import Estimate, Spread, Z, batches, t_quantile
-from specdec_exporter.speculation.policy import ChancePolicy, LatencyPolicy, Policy
-from specdec_exporter.speculation.tail import grown_tails, independent_margin
+from specdec_exporter.speculation.chance import Estimate, Z
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
+from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
 Outcome = Literal[Direction, "tail_worse", "undecided"]
@@ -47,24 +42,11 @@ class Quantile(msgspec.Struct, frozen=True):
 
 
 class QuantileComparison(msgspec.Struct, frozen=True):
-    """One quantile (0.99 for P99) of both sides; ``None`` without requests."""
+    """One quantile (0.99 for P99) of both sides."""
 
     quantile: float
-    baseline: Quantile | None
-    candidate: Quantile | None
-
-
-class Shift(msgspec.Struct, frozen=True):
-    """The share of all requests (0..1) that moved above a bucket boundary.
-
-    ``limit_seconds`` is the boundary with the largest share; ``None``: no request moved. ``margin`` is the largest
-    share that chance explains. ``shifted``: the share exceeds the margin and the policy's minimum.
-    """
-
-    share: float
-    limit_seconds: float | None
-    margin: float
-    shifted: bool
+    baseline: Quantile
+    candidate: Quantile
 
 
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,24 +68,17 @@ class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
     undecided_because: str | None
 
 
-class Sample(NamedTuple):
-    """One latency of one side: of all requests, and of the same requests in blocks of time, in their order."""
+def _sample(recording: Baseline, sli: Sli) -> Sample:
+    """Return an SLI of a recording; without requests if it was not recorded."""
+    whole, *blocks = (getattr(each, f"{sli}_seconds") for each in (recording, *recording.blocks))
+    return Sample(whole or Histogram((math.inf,), (0.0,), 0.0), tuple(block for block in blocks if block and whole))
 
-    whole: Histogram
-    blocks: tuple[Histogram, ...] = ()
 
-    @classmethod
-    def of(cls, recording: Baseline, sli: Sli) -> Sample:
-        """Return an SLI of a recording; without requests if it was not recorded."""
-        whole, *blocks = (getattr(each, f"{sli}_seconds") for each in (recording, *recording.blocks))
-        return cls(whole or Histogram((math.inf,), (0.0,), 0.0), tuple(block for block in blocks if block and whole))
-
-    @property
-    def mean(self) -> Figure | None:
-        """Seconds per request; ``None`` without requests, and if they took no time."""
-        if self.whole.count <= 0 or not 0.0 < self.whole.mean < math.inf:
-            return None
-        return Figure(self.whole.mean, tuple((block.sum, block.count) for block in self.blocks))
+def mean_of(sample: Sample) -> Figure | None:
+    """Return seconds per request; ``None`` without requests, and if they took no time."""
+    if sample.whole.count <= 0 or not 0.0 < sample.whole.mean < math.inf:
+        return None
+    return Figure(sample.whole.mean, tuple((block.sum, block.count) for block in sample.blocks))
 
 
 def compare_latency(
@@ -121,8 +96,8 @@ def compare_latency(
 
     ``paired``: both sides are of the same minutes.
     """
-    sides = then, now = Sample.of(baseline, sli), Sample.of(candidate, sli)
-    before, after = then.mean, now.mean
+    sides = then, now = _sample(baseline, sli), _sample(candidate, sli)
+    before, after = mean_of(then), mean_of(now)
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
     few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
@@ -140,7 +115,8 @@ def compare_latency(
         mean_ratio=means,
         like_load_ratio=decisive if by_steps else None,
         quantiles=tuple(
-            QuantileComparison(share, *(quantile(side.whole, share) for side in sides)) for share in QUANTILES
+            QuantileComparison(share, *(Quantile(*side.whole.quantile(share, Z)) for side in sides))
+            for share in QUANTILES
         ),
         tail_shift=tail,
         outcome=outcome,
@@ -188,57 +164,3 @@ def direction(
         return "slower"
     none_left = found.low * policy.speedup_min >= 1.0 and found.high <= policy.slowdown_min
     return "no_difference" if none_left else "inconclusive"
-
-
-def quantile(histogram: Histogram, share: float) -> Quantile | None:
-    """Return the range of the ``share`` quantile (0.99 for P99); ``None`` for an empty histogram.
-
-    The number of requests below the true quantile is binomial. So for any distribution the quantile lies between the
-    ranks n q -+ z sqrt(n q (1 - q)), and the range consists of the buckets with these ranks.
-    """
-    count, last = histogram.count, len(histogram.bounds) - 1
-    if count <= 0:
-        return None
-    reach = Z * math.sqrt(share * (1.0 - share) * count)
-    low, high = (bisect_left(histogram.counts, max(share * count + side * reach, 0.0)) for side in (-1.0, 1.0))
-    return Quantile(histogram.bounds[low - 1] if low else None, histogram.bounds[high] if high < last else None)
-
-
-def tail_shift(now: Sample, baseline: Sample, policy: Policy) -> Shift | None:
-    """Return the shift of the tail, as the rule pack records and judges it; ``None`` if a histogram is empty.
-
-    The shift is the share slower now minus ``tail_growth`` times the share slower at baseline, at least 0. It is the
-    largest over the common boundaries that held ``tail_limit_share`` of the requests at baseline.
-
-    The margin is :func:`independent_margin`. The scatter of batches may widen it, so the shift is the one that exceeds
-    its own margin most.
-    """
-    if now.whole.count <= 0 or baseline.whole.count <= 0:
-        return None
-    limits = policy.latency
-    least = independent_margin(now.whole, baseline.whole, limits)
-    found = []
-    for bound, share, _, _ in grown_tails(now.whole, baseline.whole, limits):
-        then = _share_error(baseline, bound, policy.chance)
-        grown = Spread(1.0, limits.tail_growth * (then.error or 0.0), then.freedom)
-        both = _share_error(now, bound, policy.chance) * grown
-        margin = max(least, min(t_quantile(limits.z_score, both.freedom) * (both.error or 0.0), 1.0))
-        found.append(Shift(share, bound, margin, shifted=share > max(margin, limits.tail_shift_min)))
-    return max(found, key=lambda each: each.share - each.margin, default=Shift(0.0, None, least, shifted=False))
-
-
-def _share_error(sample: Sample, bound: float, policy: ChancePolicy) -> Spread:
-    """Return a 1 with the absolute error of the share of requests above ``bound``, by the jackknife over batches."""
-    told = [
-        (block.count - block.counts[block.bounds.index(bound)], block.count)
-        for block in sample.blocks
-        if bound in block.bounds
-    ]
-    sums = [[math.fsum(column) for column in zip(*batch, strict=True)] for batch in batches(told, policy)]
-    slower, requests = (math.fsum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0.0)
-    if any(count >= requests for _, count in sums) or not sums:
-        return Spread(1.0, 0.0)
-    without = [(slower - above) / (requests - count) for above, count in sums]
-    mean = math.fsum(without) / len(without)
-    squares = math.fsum((each - mean) ** 2 for each in without)
-    return Spread(1.0, math.sqrt(squares * (len(without) - 1) / len(without)), len(without) - 1)

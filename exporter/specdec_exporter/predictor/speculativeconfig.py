@@ -9,12 +9,14 @@ is cut to it, and 0 drafts nothing. The batch size is the number of requests tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
-from specdec_exporter.predictor.versions import Release
+from specdec_exporter.predictor.versions import parse_release
 
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
 _SCHEDULE_SINCE: Final = (0, 24, 0)
@@ -22,13 +24,20 @@ _SCHEDULE_SINCE: Final = (0, 24, 0)
 _WITHOUT_DRAFT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
 
 
-def has_schedule(release: Release | None, *, data_parallel: bool) -> bool:
-    """Whether the release chooses k by batch size.
+class Range(NamedTuple):
+    """Batch sizes from ``first`` to ``last``, and their k: one entry of the list above."""
 
-    Data parallel engines cannot: each chooses its own k, and they wait for each other. vLLM ignores it there since
-    0.26.
-    """
-    return release is not None and release >= _SCHEDULE_SINCE and not data_parallel
+    first: int
+    last: int
+    k: int
+
+
+class Server(NamedTuple):
+    """The command that started it, and method and k as it reported them; ``None``: not known."""
+
+    command: str | None
+    method: str | None
+    k: int | None
 
 
 def given_config(command: str | None) -> dict[str, Any]:
@@ -37,33 +46,36 @@ def given_config(command: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_data_parallel(command: str | None) -> bool:
-    """Whether a command starts more than one data parallel engine."""
-    return (deployment_of(command).data_parallel_size or 1) > 1
+def config_of(server: Server, ranges: Sequence[Range] = ()) -> dict[str, Any] | None:
+    """Return the configuration of a server, as its command or else its method and k say; with ``ranges``, k by them.
 
-
-def config_for(
-    given: dict[str, Any],
-    method: str | None,
-    num_speculative_tokens: int,
-    *,
-    schedule: Sequence[tuple[int, int, int]] = (),
-) -> dict[str, Any] | None:
-    """Return the configuration with another k; ``None`` if the method is not known.
-
-    The keys that were ``given`` stay, except another schedule.
+    ``None`` if the method or k is not known. The other keys of the command stay.
     """
-    method = method or given.get("method")
-    if not isinstance(method, str):
+    given = given_config(server.command)
+    if given and not ranges:
+        return given
+    method = server.method or given.get("method")
+    if not isinstance(method, str) or not server.k:
         return None
-    found = {
-        "method": method,
-        **{key: value for key, value in given.items() if key != _SCHEDULE},
-        "num_speculative_tokens": num_speculative_tokens,
-    }
-    if schedule:
-        found[_SCHEDULE] = [list(each) for each in schedule]
-    return found
+    found = {"method": method, **given, "num_speculative_tokens": server.k}
+    return found | {_SCHEDULE: [list(each) for each in ranges]} if ranges else found
+
+
+def one_k_because(servers: Sequence[Server], version: str | None) -> str | None:
+    """Return why a vLLM of this version cannot choose among servers by batch size; ``None`` if it can.
+
+    Data parallel engines cannot: each chooses its own k, and they wait for each other. vLLM ignores it there since
+    0.26.
+    """
+    like = [Range(1, 1, 1)]
+    drafters = {msgspec.json.encode(config_of(each._replace(k=1), like), order="sorted") for each in servers}
+    if len(drafters) > 1 or not all(each.k for each in servers):
+        return "not in k alone"
+    parallel = any((deployment_of(each.command).data_parallel_size or 1) > 1 for each in servers)
+    release = parse_release(version) if version else None
+    if release is not None and release >= _SCHEDULE_SINCE and not parallel:
+        return None
+    return f"vLLM {version or '(release unknown)'}{' with data parallel engines' if parallel else ''} takes one k"
 
 
 def lacks_draft_model(config: dict[str, Any]) -> bool:

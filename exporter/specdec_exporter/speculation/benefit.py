@@ -14,7 +14,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.speedup import Measured, Unknown
-from specdec_exporter.speculation.tail import TailGrowth, largest_growth
+from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Basis = Literal["measured", "assumed"]
 
@@ -187,12 +187,13 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def slowdown(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> Slowdown | None:
+def slowdown(figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Slowdown | None:
     """Compare with the same limits as the rule pack's latency alerts; ``None`` if nothing compares at this load."""
+    limits = policy.latency
     found = _Requests.of(figures, baseline, limits)
     if found is None or found.busier:
         return None
-    mean_slower, tail = found.is_slower(limits.slower_ratio, limits.z_score), _tail(figures, baseline, limits)
+    mean_slower, tail = found.is_slower(limits.slower_ratio, limits.z_score), _tail(figures, baseline, policy)
     tail_slower = tail is not None and tail.share > max(limits.tail_shift_critical, tail.margin)
     slower = mean_slower or tail_slower
     # The same again at the end of the 95 % intervals that is nearer to the other answer.
@@ -201,7 +202,7 @@ def slowdown(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy
     tail_edge = tail is not None and tail.share + sign * Z * tail.error > limits.tail_shift_critical
     longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
     reason = f"{found.words}{found.slowdown:.2f} times the baseline's"
-    if tail is not None and tail_slower:
+    if tail is not None and tail.limit_seconds is not None and tail_slower:
         reason += f", and {tail.share:.0%} more requests than expected exceed {1000 * tail.limit_seconds:g} ms"
     return Slowdown(
         slower=slower,
@@ -211,10 +212,10 @@ def slowdown(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy
     )
 
 
-def _tail(figures: Figures, baseline: DecodingBaseline, limits: LatencyPolicy) -> TailGrowth | None:
+def _tail(figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Shift | None:
     if baseline.times is None or not figures.timed_within or not figures.timed_requests:
         return None
     bounds, within = zip(*figures.timed_within, strict=True)
     total = (figures.time_per_output_token_seconds or 0.0) * figures.timed_requests
     now = Histogram((*bounds, math.inf), (*within, figures.timed_requests), total)
-    return largest_growth(now, baseline.times, limits)
+    return tail_shift(Sample(now), Sample(baseline.times), policy)

@@ -33,7 +33,7 @@ from specdec_exporter.speculation.findings import (
     chance_findings,
     prompt_findings,
 )
-from specdec_exporter.speculation.policy import LatencyPolicy, Policy
+from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.sentences import SUBJECTS, WITHOUT_DRAFTS, sentence, undecided
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, VerdictCode
 
@@ -174,7 +174,7 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, even: BreakEven, p
     if measured is not None and measured.word is not None:
         code, possible = measured.word, set()
     possible |= {code, *(measured.possible if measured else ())}
-    late = _slowdown(figures, evidence, even, measured, policy.latency)
+    late = _slowdown(figures, evidence, even, measured, policy)
     if late is not None and possible & _FINE:
         if late.slower or late.within_chance:
             possible.add("slower")
@@ -205,7 +205,7 @@ def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) ->
 
 
 def _slowdown(
-    figures: Figures, evidence: Evidence, even: BreakEven, measured: Speed | None, limits: LatencyPolicy
+    figures: Figures, evidence: Evidence, even: BreakEven, measured: Speed | None, policy: Policy
 ) -> Slowdown | None:
     """Compare with the baseline, unless drafts may be why.
 
@@ -215,7 +215,7 @@ def _slowdown(
     pays, low = measured is not None and measured.word == "healthy", rate is not None and rate < even.acceptance_ratio
     if baseline is None or not (pays or (baseline.speculative and not low)):
         return None
-    return slowdown(figures, baseline, limits)
+    return slowdown(figures, baseline, policy)
 
 
 def _measured_findings(found: _Weighed, evidence: Evidence) -> list[Finding]:

@@ -9,26 +9,57 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.policy import LatencyPolicy
+from specdec_exporter.speculation.chance import Spread, ratio_of_sums, t_quantile
+from specdec_exporter.speculation.policy import ChancePolicy, LatencyPolicy, Policy
 
 
-class TailGrowth(NamedTuple):
-    """``share`` more of the requests (0..1) than expected exceed ``limit_seconds``.
+class Sample(NamedTuple):
+    """One latency of one side: of all requests, and of the same requests in blocks of time, in their order."""
 
-    ``margin`` is the largest share that chance explains, at the policy's z-score. ``error`` is the standard error.
+    whole: Histogram
+    blocks: tuple[Histogram, ...] = ()
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """The share of all requests (0..1) that moved above a bucket boundary, beyond what was to be expected.
+
+    ``limit_seconds`` is the boundary with the largest share; ``None``: no request moved. ``margin`` is the largest
+    share that chance explains, at the policy's z-score. ``error``: the standard error if requests are independent.
+    ``shifted``: the share exceeds the margin and the policy's minimum.
     """
 
     share: float
-    limit_seconds: float
+    limit_seconds: float | None
     margin: float
     error: float
+    shifted: bool
 
 
-def grown_tails(
-    now: Histogram, baseline: Histogram, policy: LatencyPolicy
-) -> Iterator[tuple[float, float, float, float]]:
-    """Yield boundary, growth, and the shares above it now and at baseline, where the growth is positive.
+def tail_shift(now: Sample, baseline: Sample, policy: Policy) -> Shift | None:
+    """Return the shift of the tail, as the rule pack records and judges it; ``None`` if a histogram is empty.
+
+    The margin is :func:`_independent_margin`. The scatter of batches may widen it, so the shift is the one that exceeds
+    its own margin most.
+    """
+    if now.whole.count <= 0 or baseline.whole.count <= 0:
+        return None
+    limits = policy.latency
+    least = _independent_margin(now.whole, baseline.whole, limits)
+    found = []
+    for bound, share, error in _grown_tails(now.whole, baseline.whole, limits):
+        then = _scatter(baseline, bound, policy.chance, limits.tail_growth)
+        both = _scatter(now, bound, policy.chance) * then
+        margin = max(least, min(t_quantile(limits.z_score, both.freedom) * (both.error or 0.0), 1.0))
+        found.append(Shift(share, bound, margin, error, shifted=share > max(margin, limits.tail_shift_min)))
+    nothing = Shift(0.0, None, least, 0.0, shifted=False)
+    return max(found, key=lambda each: each.share - each.margin, default=nothing)
+
+
+def _grown_tails(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> Iterator[tuple[float, float, float]]:
+    """Yield boundary, growth and its standard error for independent requests, where the growth is positive.
 
     The growth is the share above the boundary now minus ``tail_growth`` times the share at baseline. Only boundaries
     count that held ``tail_limit_share`` of the requests at baseline. Neither histogram may be empty.
@@ -39,10 +70,12 @@ def grown_tails(
     for bound, count in zip(now.bounds, now.counts, strict=True):
         slower, slower_then = 1.0 - count / now.count, 1.0 - then.get(bound, 0.0) / baseline.count
         if slower_then <= most_slower and (share := slower - policy.tail_growth * slower_then) > 0.0:
-            yield bound, share, slower, slower_then
+            variance = slower * (1.0 - slower) / now.count
+            variance += policy.tail_growth**2 * slower_then * (1.0 - slower_then) / baseline.count
+            yield bound, share, math.sqrt(max(variance, 0.0))
 
 
-def independent_margin(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> float:
+def _independent_margin(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> float:
     """Return the largest growth of a tail that chance explains, if requests are independent.
 
     With s slower now, b at baseline, g = ``tail_growth`` and v = 1 / n + 1 / n at baseline: the square root of a share
@@ -53,14 +86,14 @@ def independent_margin(now: Histogram, baseline: Histogram, policy: LatencyPolic
     return policy.z_score**2 * policy.tail_growth / (4.0 * (policy.tail_growth - 1.0)) * each
 
 
-def largest_growth(now: Histogram, baseline: Histogram, policy: LatencyPolicy) -> TailGrowth | None:
-    """Return the largest growth of the tail, of independent requests; ``None`` if no share grew or one is empty."""
-    if now.count <= 0 or baseline.count <= 0:
-        return None
-    found = max(grown_tails(now, baseline, policy), key=lambda each: each[1], default=None)
+def _scatter(sample: Sample, bound: float, policy: ChancePolicy, factor: float = 1.0) -> Spread:
+    """Return a 1 with the error of ``factor`` times the share of requests above ``bound``, as batches show it.
+
+    Where one batch decides, that is the share itself; without blocks or slower requests, nothing.
+    """
+    blocks = [each for each in sample.blocks if bound in each.bounds]
+    slower = [each.count - each.counts[each.bounds.index(bound)] for each in blocks]
+    found = ratio_of_sums(slower, [each.count for each in blocks], policy)
     if found is None:
-        return None
-    bound, share, slower, slower_then = found
-    variance = slower * (1.0 - slower) / now.count
-    variance += policy.tail_growth**2 * slower_then * (1.0 - slower_then) / baseline.count
-    return TailGrowth(share, bound, independent_margin(now, baseline, policy), math.sqrt(max(variance, 0.0)))
+        return Spread(1.0, 0.0)
+    return Spread(1.0, factor * found.value * (1.0 if found.error is None else found.error), found.freedom)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.formatting import count, decimal, percent, plain
-from specdec_exporter.histogram import Histogram
+from specdec_exporter.formatting import between, count, decimal, percent, plain, seconds
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
     mean_acceptance_length,
@@ -25,6 +23,7 @@ from specdec_exporter.speculation.acceptance import (
     ratio,
     tokens_per_step,
 )
+from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import Line, step_times
@@ -35,7 +34,7 @@ _TITLES = {
     "time_per_output_token_seconds": "per output token",
     "request_latency_seconds": "end to end",
 }
-_QUANTILES = (0.5, 0.9, 0.99)
+_QUANTILES = (0.5, 0.99)
 _TICK_SECONDS = 0.25
 
 
@@ -116,8 +115,8 @@ def _latency(baseline: Baseline) -> Table:
     for heading in ("  latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES)):
         table.add_column(heading, justify="left" if "latency" in heading else "right", no_wrap=True)
     for sli, histogram in baseline.histograms():
-        mean = _seconds(histogram.mean)
-        quantiles = (_bracket(histogram, share) for share in _QUANTILES)
+        mean = seconds(histogram.mean)
+        quantiles = (between(*histogram.quantile(share, Z)) for share in _QUANTILES)
         table.add_row(f"  {_TITLES[sli]}", count(histogram.count), mean, *quantiles)
     return table
 
@@ -140,7 +139,7 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
         table.add_row(
             f"  {load.concurrency:,.1f}",
             percent(load.seconds / sum(each.seconds for each in loads)),
-            _seconds(load.step_seconds / load.steps),
+            seconds(load.step_seconds / load.steps),
             decimal(tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)),
             percent(None if partly else acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
         )
@@ -155,20 +154,6 @@ def _in_words(line: Line) -> str:
         (line.gamma, " for each prompt token read in it"),
     )
     return " + ".join(f"{seconds * 1000.0:.3g} ms{per}" for seconds, per in parts if seconds)
-
-
-def _bracket(histogram: Histogram, share: float) -> str:
-    """Return the bucket of a quantile; its exact value is not known."""
-    below, above = histogram.bucket_of(share)
-    if above == math.inf:
-        return f"> {_seconds(below)}" if below else "-"
-    return _seconds(below, above)
-
-
-def _seconds(*values: float) -> str:
-    """Return a time, or a range of times, in the unit of the last value."""
-    factor, unit = (1000.0, "ms") if values[-1] < 1 else (1.0, "s")
-    return f"{'-'.join(f'{value * factor:.4g}' for value in values)} {unit}"
 
 
 @asynccontextmanager

@@ -6,15 +6,25 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TextIO
 
+from msgspec.structs import astuple
 from rich.console import Console
 from rich.text import Text
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
-from specdec_exporter.comparison.decision import DecisionCode, times
-from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Quantile
-from specdec_exporter.formatting import count, decimal, percent, percentage_points, plain, seconds
+from specdec_exporter.comparison.decision import DecisionCode
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison
+from specdec_exporter.formatting import (
+    between,
+    count,
+    decimal,
+    interval,
+    percent,
+    percentage_points,
+    plain,
+    seconds,
+    times,
+)
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, write
 from specdec_exporter.terminal.figures import print_finding
@@ -71,7 +81,7 @@ def _details(comparison: Comparison) -> Iterator[Section]:
     for latency in comparison.latencies:
         if _recorded(latency):
             rows: list[tuple[str, ...]] = [
-                (f"P{each.quantile * 100:g}", quantile(each.baseline), quantile(each.candidate))
+                (f"P{each.quantile * 100:g}", *(between(*astuple(side)) for side in (each.baseline, each.candidate)))
                 for each in latency.quantiles
             ]
             yield Section(TITLES[latency.sli].capitalize(), rows)
@@ -103,13 +113,13 @@ def _recordings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("tokens per prompt", lambda side: _one_decimal(side.mean_prompt_tokens)),
         ("tokens per answer", lambda side: _one_decimal(side.mean_generation_tokens)),
         ("preemptions", lambda side: count(side.preemptions)),
-        ("acceptance rate", lambda side: _interval(side.acceptance_ratio, percent)),
-        ("mean acceptance length", lambda side: _interval(side.mean_acceptance_length, decimal)),
+        ("acceptance rate", lambda side: interval(side.acceptance_ratio, percent)),
+        ("mean acceptance length", lambda side: interval(side.mean_acceptance_length, decimal)),
         ("mean draft length", _draft_length),
         ("tokens per step", lambda side: decimal(side.figures.tokens_per_step) if side.figures else "-"),
     )
     if comparison.acceptance_change is not None:
-        change = _interval(comparison.acceptance_change, percentage_points)
+        change = interval(comparison.acceptance_change, percentage_points)
         rows.append(("change of the acceptance rate", "", change))
     return rows
 
@@ -151,17 +161,6 @@ def _latency(latency: LatencyComparison) -> tuple[str, ...]:
     )
 
 
-def quantile(found: Quantile | None) -> str:
-    """Return ``25 ms to 50 ms``, ``< 1 ms`` or ``> 10 s``."""
-    if found is None or (found.low_seconds is None and found.high_seconds is None):
-        return "-"
-    if found.low_seconds is None:
-        return f"< {seconds(found.high_seconds)}"
-    if found.high_seconds is None:
-        return f"> {seconds(found.low_seconds)}"
-    return f"{seconds(found.low_seconds)} to {seconds(found.high_seconds)}"
-
-
 def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
     if speedup.at_like_load is not None and speedup.concurrency is not None:
         yield "decoding, at the same load", times(speedup.at_like_load)
@@ -169,9 +168,9 @@ def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
     if speedup.closed_loop is not None:
         yield "decoding, fixed number of clients", times(speedup.closed_loop)
     if speedup.break_even_acceptance_ratio is not None:
-        yield "acceptance that breaks even", _interval(speedup.break_even_acceptance_ratio, percent)
+        yield "acceptance that breaks even", interval(speedup.break_even_acceptance_ratio, percent)
     if speedup.break_even_acceptance_length is not None:
-        yield "acceptance length that breaks even", _interval(speedup.break_even_acceptance_length, decimal)
+        yield "acceptance length that breaks even", interval(speedup.break_even_acceptance_length, decimal)
 
 
 def _draft_length(side: Side) -> str:
@@ -179,14 +178,6 @@ def _draft_length(side: Side) -> str:
         return "-"
     short = ", below k: the curve reads low" if side.figures.short_drafts else ""
     return f"{decimal(side.figures.mean_draft_length)}{short}"
-
-
-def _interval(estimate: Estimate | None, shown: Callable[[float | None], str]) -> str:
-    if estimate is None:
-        return "-"
-    if estimate.low is None and estimate.high is None:
-        return shown(estimate.value)
-    return f"{shown(estimate.value)} ({shown(estimate.low)} to {shown(estimate.high)})"
 
 
 def _curve(comparison: Comparison) -> list[tuple[str, ...]]:

@@ -11,11 +11,10 @@ from rich.text import Text
 
 from specdec_exporter.comparison.advice import Advice, AdviceCode
 from specdec_exporter.comparison.compare import Comparison, Side
-from specdec_exporter.comparison.decision import times
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.comparison.traffic import Sli
-from specdec_exporter.formatting import count, percent, plain, seconds
+from specdec_exporter.formatting import count, percent, plain, seconds, times
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
 from specdec_exporter.terminal.console import heading, indented, write
