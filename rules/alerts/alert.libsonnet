@@ -124,9 +124,7 @@ function(config, signals)
       ),
       // All of it in one sentence, and the sample.
       judged: alert.ifAccepted('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s).' % self)
-              + (' Mean acceptance length is %(acceptance_length)s, with %(tokens_per_step)s tokens per step, over %(drafts)s drafts '
-                 + 'in %(long)s.') % self,
-      tokens_per_step: alert.number(signals.tokens_per_step.record, alert.two),
+              + ' Mean acceptance length is %(acceptance_length)s, over %(drafts)s drafts in %(long)s.' % self,
       drafts: alert.number(signals.sample.record, alert.whole),
       curve: alert.ifThereIs(
         signals.first_acceptance.record,

@@ -39,7 +39,6 @@ function(config, signals)
         'acceptance',
         'acceptance_now',
         'acceptance_length',
-        'tokens_per_step',
         'acceptance_lifetime',
         'acceptance_min',
         'warming',
@@ -65,16 +64,9 @@ function(config, signals)
     group(
       'baselines',
       slow,
-      bySli(signals.pinned_mean) + [
-        rule(signals[s])
-        for s in [
-          'baseline_load',
-          'latency_baseline',
-          'acceptance_baseline',
-          'acceptance_fallen',
-          'acceptance_fell_from',
-        ]
-      ]
+      [rule(signals.busier)]
+      + bySli(signals.latency_baseline)
+      + [rule(signals[s]) for s in ['acceptance_baseline', 'acceptance_fallen', 'acceptance_fell_from']]
     ),
     group(
       'regression',

@@ -139,8 +139,8 @@ function(config, source, signals, name)
             + 'Absent with adaptive verification.',
       expr: signals.whollyVerified(ratio(signals.draft_tokens.record, signals.drafts.record)),
     },
+    // Not recorded: panels ask for one service.
     tokens_per_step: {
-      record: name('tokens_per_step', 'mean', long),
       unit: 'short',
       help: 'Tokens per step: (generated tokens - requests) / request-steps, including steps without a draft. It is the '
             + 'ceiling of the speed-up.',

@@ -106,7 +106,7 @@ function(config, source, signals, name)
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
   // Where no replica runs what its file was recorded with. Nothing is said of what either does not tell.
   local recorded_with_other(fact) = |||
-    group by (%(labels)s, %(fact)s) (%(recorded)s)
+    %(recorded)s
     and on (%(labels)s)
     %(runs)s
     unless on (%(labels)s, %(fact)s)
@@ -121,26 +121,8 @@ function(config, source, signals, name)
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
 
-  // Where a baseline file is the baseline now, for the given SLI or for any.
-  local file_counts(sli='') = name('latency_seconds', 'mean_baseline')
-                              + promql.braces(['baseline_source="pinned"', if sli == '' then '' else 'sli="%s"' % sli]);
-  // A file that is in use stays in use somewhat longer, or an alert would come and go with a load near the limit.
-  local at_like_load(files) = |||
-    %(files)s
-    unless %(on)s
-    (
-      %(load)s > %(limit)s unless %(on)s %(in_use)s
-      or
-      %(load)s > %(limit_in_use)s
-    )
-  ||| % {
-    files: files,
-    on: on,
-    load: signals.baseline_load.record,
-    limit: number(1 + config.policy.latency.traffic_tolerance),
-    limit_in_use: number(1.1 + config.policy.latency.traffic_tolerance),
-    in_use: file_counts(),
-  };
+  // Where a baseline file is the baseline now.
+  local file_counts = name('latency_seconds', 'mean_baseline') + '{baseline_source="pinned"}';
 
   local fromSource(origin, expression) =
     'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
@@ -187,15 +169,21 @@ function(config, source, signals, name)
       record: name('latency_seconds', 'mean_baseline'),
       unit: 's',
       help: 'Mean latency at baseline, by baseline_source; from history with its epoch.',
-      expr: promql.firstOf([
-        fromSource('control', asControlled('%(mean)s{%(control)s}\nand\n%(enough)s' % {
-          mean: signals.latency_mean.record,
-          control: is_control,
-          enough: enough_requests,
-        })),
-        fromSource('pinned', at_like_load(signals.pinned_mean.record)),
-        fromSource('history', ofEpoch('last_over_time(%s[2h])' % signals.mean_usual.record, signals.requests.record)),
-      ], level + ['sli']),
+      by_sli: {
+        [sli]: promql.firstOf([
+          fromSource('control', asControlled('%(mean)s{%(control)s, sli="%(sli)s"}\nand\n%(enough)s' % {
+            mean: signals.latency_mean.record,
+            control: is_control,
+            sli: sli,
+            enough: enough_requests,
+          })),
+          fromSource('pinned', '%s\nunless %s\n%s' % [signals.pinned_mean.by_sli[sli], on, signals.busier.record]),
+          fromSource('history', ofEpoch(
+            'last_over_time(%s{sli="%s"}[2h])' % [signals.mean_usual.record, sli], signals.requests.record
+          )),
+        ], level)
+        for sli in slis
+      },
     },
     // Read once an hour: a week of hours is the dearest that there is.
     mean_usual: {
@@ -224,16 +212,40 @@ function(config, source, signals, name)
       ) + '>= ' + number(config.policy.latency.tail_limit_share),
     },
     // The smaller of two ratios: more requests in flight alone means that the service is slower. Requests in flight are the
-    // seconds of all requests per second (Little's law).
-    baseline_load: {
-      record: name('baseline_load', 'ratio'),
+    // seconds of all requests per second (Little's law). Absent nearly always, so it costs no series.
+    busier: {
+      record: name('baseline_load', 'higher'),
       unit: 'percentunit',
-      help: 'How many times the load of its baseline file a service has: requests per second, or in flight if that is less.',
-      local requests = signals.requests.record + '{sli="e2e"} / %d' % long,
+      local limit = 1 + config.policy.latency.traffic_tolerance,
+      local longer = 0.1,
+      help: ('How many times the load of its baseline file a service has, where that is more than %g: requests per second, or in '
+             + 'flight if that is less. Then it stays so down to %g, or an alert would come and go with the load.')
+            % [limit + longer, limit],
+      local requests = signals.requests.record + '{sli="e2e"}',
       local over(now, recorded) = now + ' / ' + on + ' ' + promql.by('sum', level, source.family('baseline_requests_' + recorded)),
-      local rate = over(requests, 'per_second'),
-      local in_flight = over(requests + ' * ' + signals.latency_mean.record + '{sli="e2e"}', 'in_flight'),
-      expr: '%(rate)s <= %(in_flight)s\nor\n%(in_flight)s < %(rate)s' % { rate: rate, in_flight: in_flight },
+      local rate = over('%s / %d' % [requests, long], 'per_second'),
+      local in_flight = over('%s / %d * %s{sli="e2e"}' % [requests, long, signals.latency_mean.record], 'in_flight'),
+      expr: |||
+        (
+          %(rate)s < %(in_flight)s
+          or
+          %(in_flight)s
+        )
+        > %(on)s
+        (
+          %(limit)s - %(longer)s * (%(already)s > bool 0)
+          or %(on)s
+          0 * %(requests)s + %(limit)s
+        )
+      ||| % {
+        rate: rate,
+        in_flight: in_flight,
+        on: on,
+        limit: number(limit + longer),
+        longer: number(longer),
+        already: signals.busier.record,
+        requests: requests,
+      },
     },
 
     // Absent for history: it has so many requests that their number does not matter.
@@ -247,7 +259,7 @@ function(config, source, signals, name)
       '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
         files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
         on_sli: on_sli,
-        file_counts: file_counts(),
+        file_counts: file_counts,
       },
     ], level + ['sli']),
     // Not recorded: panels ask for one service.
@@ -308,15 +320,15 @@ function(config, source, signals, name)
       help: 'Acceptance rate at baseline, by baseline_source; from history with its epoch.',
       expr: promql.firstOf([
         // Not of another method or k: the rate by draft token falls with k by itself. The k of the file is its draft length.
-        fromSource('pinned', '%(recorded)s\nunless %(on)s\n%(other)s\nunless %(on)s\n%(other_k)s' % {
+        fromSource('pinned', '%(recorded)s\nunless %(on)s\n(\n  %(other)s\n  or\n  %(other_k)s\n)' % {
           recorded: promql.by('avg', level, pinned_acceptance),
           on: on,
-          other: promql.group(recorded_with_other('method')),
-          other_k: '(abs((%(length)s - 1) / %(rate)s - %(on)s (%(now)s)) > 0.5)' % {
-            length: promql.by('avg', level, source.family('baseline_mean_acceptance_length')),
-            rate: promql.by('avg', level, pinned_acceptance),
+          other: promql.indent(recorded_with_other('method')),
+          other_k: 'abs(%(recorded)s - %(on)s (%(drafted)s / (%(drafts)s > 0))) > 0.5' % {
+            recorded: promql.by('avg', level, '(%s - 1) / %s' % [source.family('baseline_mean_acceptance_length'), pinned_acceptance]),
             on: on,
-            now: signals.draft_length.expr,
+            drafted: signals.draft_tokens.record,
+            drafts: signals.drafts.record,
           },
         }),
         fromSource('history', ofEpoch(
@@ -336,8 +348,8 @@ function(config, source, signals, name)
       },
     },
 
+    // Not recorded: the quotient of two counts.
     pinned_mean: {
-      record: name('latency_seconds', 'mean_pinned'),
       unit: 's',
       help: 'Mean latency in the baseline files, whatever the load.',
       by_sli: {

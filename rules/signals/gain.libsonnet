@@ -52,19 +52,19 @@ function(config, source, signals, name)
           mean: signals.latency_mean.record,
         },
       // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length only.
-      // At any load, one that is faster counts: more load makes no service faster.
+      // At any load, one whose tokens are faster counts: more load makes no service faster.
       local file = |||
         (
           %(against)s
           or on (%(labels)s)
-          %(recorded)s / %(mean)s >= %(limit)s
+          label_replace(%(recorded)s, "sli", "tpot", "", "") / %(mean)s >= %(limit)s
         )
         unless on (%(labels)s)
         (%(drafted)s or %(by_steps)s)
       ||| % {
         against: promql.indent(against('pinned')),
         labels: promql.list(level),
-        recorded: of(signals.pinned_mean.record),
+        recorded: signals.pinned_mean.by_sli.tpot,
         mean: signals.latency_mean.record,
         limit: limit,
         drafted: source.family('baseline_acceptance_ratio') + ' or ' + source.family('baseline_mean_acceptance_length'),

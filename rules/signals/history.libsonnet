@@ -14,8 +14,9 @@ function(config, source, signals, name)
   };
 
   // The bucket boundaries that history keeps: each is one more series per service. +Inf holds every request. vLLM has twenty for
-  // time per output token. Most of them are above a fifth of a second: no service with readers has a limit there.
-  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([01].*|20*)"'] else ['le!="+Inf"'];
+  // time per output token. Most of them are above a fifth of a second: no service with readers has a limit there. Of the rest,
+  // each is twice the one before: a tail is longer from half as much again on, and counts at the next one, too.
+  local history_bounds(sli) = if sli == 'tpot' then ['le=~"0[.]([01].*|20*)"', 'le!~"0[.](075|15)0*"'] else ['le!="+Inf"'];
 
   // Hours of history, each with its epoch. Where nothing is known of the predictor, there is none.
   local ofEpoch(hours, services) = '%(hours)s\n* %(on)s group_left (epoch)\n(%(epoch)s or %(on)s %(services)s)' % {

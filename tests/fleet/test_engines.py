@@ -98,6 +98,7 @@ def test_when_a_rule_reads_what_was_just_recorded(seen: Seen, traits: Traits) ->
 
 
 def test_how_a_slow_record_is_stamped(seen: Seen, traits: Traits) -> None:
+    assert seen.slow_phases
     assert (seen.slow_phases == {0.0}) is traits.aligned, f"seconds after multiples of {SLOW_SECONDS}"
 
 

@@ -63,7 +63,6 @@ def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack) -
         phases = (light(LIGHT, method), busy(MINUTES - LIGHT, method))
         known: dict[str, float | None] = {
             f"{RECORD}acceptance_length:mean30m": 1.72,
-            f"{RECORD}tokens_per_step:mean30m": 1.72,
             f"{RECORD}first_position_acceptance:ratio_rate30m": 0.72,
         }
         return Case(

@@ -50,7 +50,7 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
             name="3 % of the requests far slower",
             series=service(normal, Phase(minutes=70, latency=TAIL), families=SLIS, labels=NOWHERE),
             firing={180: QUIET, 245: {P99}},
-            values={245: {'inference_service:specdec_latency:tail_shift30m{sli="tpot"}': 0.03}},
+            values={245: {'inference_service:specdec_latency:tail_shift30m{sli="tpot"}': 0.025}},
         ),
         Case(
             name="every fifth request far slower",
