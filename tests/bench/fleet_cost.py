@@ -95,10 +95,14 @@ async def evaluated(engine: Engine, file: Path, rules: str) -> float:
     return await per_minute(engine.processes, CYCLE_SECONDS)
 
 
-async def costs(page: Page, names: Sequence[str], services: int, scrape_seconds: int) -> list[Cost]:
-    """What each engine costs. They run beside each other: it saves hours, and ingestion looks dearer than alone."""
+async def costs(
+    page: Page, names: Sequence[str], sizes: Sequence[int], scrape_seconds: int
+) -> list[tuple[int, str, Cost]]:
+    """What each engine costs at each size. They run beside each other: it saves hours, and ingestion looks dearer."""
     panels = asyncio.Lock()
-    return await asyncio.gather(*(cost(page, name, services, scrape_seconds, panels) for name in names))
+    each = [(services, name) for services in sizes for name in names]
+    found = await asyncio.gather(*(cost(page, name, services, scrape_seconds, panels) for services, name in each))
+    return [(services, name, one) for (services, name), one in zip(each, found, strict=True)]
 
 
 async def cost(page: Page, name: str, services: int, scrape_seconds: int, panels: asyncio.Lock) -> Cost:
@@ -239,11 +243,9 @@ async def measured(page: Page, arguments: argparse.Namespace) -> list[tuple[str,
         print(*rows[-1], sep="\t", flush=True)
 
     above = asyncio.create_task(layer()) if arguments.layer != "not" else None
-    for services in () if arguments.layer == "only" else arguments.services:
-        for scrape_seconds in arguments.scrapes:
-            found = await costs(page, arguments.engines, services, scrape_seconds)
-            for name, each in zip(arguments.engines, found, strict=True):
-                add(services, name, scrape_seconds, each)
+    for scrape_seconds in () if arguments.layer == "only" else arguments.scrapes:
+        for services, name, found in await costs(page, arguments.engines, arguments.services, scrape_seconds):
+            add(services, name, scrape_seconds, found)
     if above is not None:
         add(EVERYBODY, "the global layer", 60, await above)
         for name in arguments.engines:
