@@ -27,9 +27,8 @@ pytestmark = pytest.mark.nightly
 K: Final = 3
 CLIENTS: Final = 4
 SHARE: Final = 0.9  # of the successors that the draft model knows
-PHASE_SECONDS: Final = 10.0  # of the recording: each kind of prompts at each load
-ROUNDS: Final = 2
-LOADS: Final = (2, CLIENTS, 6)  # clients
+PHASE_SECONDS: Final = 25.0  # of the recording: each kind of prompts at each load, for more than one of its intervals
+LOADS: Final = (2, CLIENTS, 8)  # clients
 SETTLED_SECONDS: Final = 150.0  # a window of the same prompts, and the slow first minute of a process
 PROMPTS: Final = {
     "short": closed_loop.prompts(SHARE),
@@ -122,7 +121,7 @@ def _recorded(plain: Server, baseline: Path) -> dict[str, Decoding]:
     told = dict.fromkeys(PROMPTS, Decoding(0.0, 0.0, 0.0))
 
     def send() -> None:
-        for number, kind in [*itertools.product(LOADS, PROMPTS)] * ROUNDS:
+        for number, kind in itertools.product(LOADS, PROMPTS):
             with closed_loop.clients(plain, number, PROMPTS[kind]):
                 before = Decoding.of(plain)
                 time.sleep(PHASE_SECONDS)
@@ -131,7 +130,7 @@ def _recorded(plain: Server, baseline: Path) -> dict[str, Decoding]:
 
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(send)
-        closed_loop.record(plain, baseline, seconds=PHASE_SECONDS * len(LOADS) * len(PROMPTS) * ROUNDS)
+        closed_loop.record(plain, baseline, seconds=PHASE_SECONDS * len(LOADS) * len(PROMPTS))
         sending.result()
     return told
 
