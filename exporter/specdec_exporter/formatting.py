@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from specdec_exporter.speculation.chance import Estimate
+
+class Interval(Protocol):
+    """An estimate."""
+
+    @property
+    def value(self) -> float:
+        """The figure."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of its interval; ``None``: not known."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper end."""
 
 
 def plain(text: str) -> str:
@@ -53,19 +68,19 @@ def between(low: float | None, high: float | None) -> str:
     return f"> {seconds(low)}" if high is None else f"{seconds(low)} to {seconds(high)}"
 
 
-def interval(estimate: Estimate | None, shown: Callable[[float | None], str], unit: str = "") -> str:
-    """A figure with its 95 % interval if there is one, ``81.6% (79.9% to 83.2%)``; ``unit``: of the figure alone."""
-    if estimate is None:
+def interval(found: Interval | None, shown: Callable[[float | None], str], unit: str = "") -> str:
+    """A figure with its interval if there is one, ``81.6% (79.9% to 83.2%)``; ``unit``: of the figure alone."""
+    if found is None:
         return "-"
-    value = f"{shown(estimate.value)}{unit}"
-    if estimate.low is None and estimate.high is None:
+    value = f"{shown(found.value)}{unit}"
+    if found.low is None and found.high is None:
         return value
-    return f"{value} ({shown(estimate.low)} to {shown(estimate.high)})"
+    return f"{value} ({shown(found.low)} to {shown(found.high)})"
 
 
-def times(estimate: Estimate | None) -> str:
+def times(found: Interval | None) -> str:
     """A ratio, ``1.84x (1.79 to 1.90)``."""
-    return interval(estimate, decimal, "x")
+    return interval(found, decimal, "x")
 
 
 def in_words(names: Iterable[str]) -> str:

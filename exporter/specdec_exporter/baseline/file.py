@@ -18,7 +18,7 @@ import msgspec
 
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
-from specdec_exporter.predictor.speculativeconfig import deployment_of
+from specdec_exporter.predictor.speculativeconfig import Server, deployment_of
 from specdec_exporter.speculation.acceptance import SCALARS, Counts, ratio
 from specdec_exporter.speculation.load import LOAD_COUNTS, Load
 
@@ -120,6 +120,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     def k(self) -> int | None:
         """The number of speculative tokens; if not recorded, the number of positions."""
         return self.num_speculative_tokens or len(self.counts.accepted_per_position) or None
+
+    @property
+    def server(self) -> Server:
+        """What is known of the server's ``--speculative-config``."""
+        return Server(self.context.command, self.method, self.k)
 
     @property
     def adaptive_verification(self) -> bool:

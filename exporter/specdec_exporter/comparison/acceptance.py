@@ -15,9 +15,8 @@ def acceptance_change(baseline: Baseline, candidate: Baseline, policy: Policy) -
     drafts were verified.
     """
     methods = {canonical_method(each.method) for each in (baseline, candidate) if each.method}
-    if baseline.k != candidate.k or len(methods) > 1:
-        return None
-    if baseline.adaptive_verification or candidate.adaptive_verification:
+    adaptive = baseline.adaptive_verification or candidate.adaptive_verification
+    if adaptive or baseline.k != candidate.k or len(methods) > 1:
         return None
     before, after = acceptance_of(baseline, policy), acceptance_of(candidate, policy)
     return difference(before, after) if before and after else None

@@ -11,7 +11,7 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import AtLoad, stops_paying
 from specdec_exporter.formatting import in_words, times
-from specdec_exporter.predictor.speculativeconfig import Range, Server, config_of, lacks_draft_model, one_k_because
+from specdec_exporter.predictor.speculativeconfig import Range, config_of, lacks_draft_model, one_k_because
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
@@ -57,7 +57,7 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
         "outlook": _outlook(known),
     }
     ranges, note = _by_load(known, _drafting(known, recordings))
-    if _pays(present, present.recording, least) or (ranges and any(_pays(each, each.recording) for each in known)):
+    if ranges or _pays(present, present.recording, least):
         return Advice(code="use", **common, **_use(present, known, recordings, ranges), note=note)
     off = best.high is not None and best.high < least
     found = "Run no speculation: the best is" if off else "It is not decided what to run:"
@@ -87,10 +87,10 @@ def _use(
 ) -> dict[str, Any]:
     """Return the fields of advice to speculate: k by load, or what runs at the load that was recorded most."""
     one = None if present.recording is None else recordings[present.recording]
-    server = max(_drafting(known, recordings), key=lambda each: each.k or 0) if ranges or one is None else one
-    config = config_of(_server(server), ranges)
+    chosen = max(_drafting(known, recordings), key=lambda each: each.k or 0) if ranges or one is None else one
+    config = config_of(chosen.server, ranges)
     limits = ", ".join(f"{each.k} up to {each.last}" for each in ranges)
-    what = f"k by load ({limits} requests)" if ranges else called(server)
+    what = f"k by load ({limits} requests)" if ranges else called(chosen)
     gains = _gains([(each, each.recording if ranges else present.recording) for each in known])
     return {
         "recording": present.recording,
@@ -162,17 +162,13 @@ def called(recording: Baseline) -> str:
 # --- vLLM's configuration ---------------------------------------------------------------------------------------------
 
 
-def _server(recording: Baseline) -> Server:
-    return Server(recording.context.command, recording.method, recording.k)
-
-
 def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
     """Return k by load if it differs and vLLM can do it, and what to know about that."""
     ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
-    if not drafting or len(ranges) <= 1:
+    if len(ranges) <= 1 or not any(_pays(each, each.recording) for each in loads):
         return (), None
     version = max(drafting, key=lambda each: each.recorded_at).vllm_version
-    if why := one_k_because([*map(_server, drafting)], version):
+    if why := one_k_because([each.server for each in drafting], version):
         return (), f"What is fastest differs by load, but {why}: one configuration serves all loads."
     last = ranges[-1]
     return ranges, f"Beyond {last.last} requests it is not known what to run: vLLM keeps k = {last.k} there."

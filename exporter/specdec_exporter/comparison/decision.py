@@ -43,26 +43,34 @@ def decide(
     named = {code: [TITLES[each.sli] for each in latencies if each.outcome == code] for code in _FOUND}
     code: DecisionCode = next((code for code in _FOUND if named[code]), "undecided")
     found = ", ".join(f"{words} {in_words(named[each])}" for each, words in _FOUND.items() if named[each])
-    headline = [found.capitalize() or "These recordings allow no decision"]
-    if measured is not None and measured.speedup.low is not None:
-        load = f"{measured.concurrency:.1f} requests in decode"
-        headline.append(f"decoding is {times(measured.speedup)} as fast at the same load, {load}")
-    reasons = [reason for latency in latencies for reason in _of_latency(latency)]
     action = _action(code, speculates, _faster_decoding(code, latencies, measured, policy.latency))
     dropped = fell(acceptance_change, policy)
-    if acceptance_change is not None:
-        drop = ", which is a drop beyond chance" if dropped else ""
-        reasons.append(f"acceptance: {interval(acceptance_change, percentage_points)} against the baseline{drop}")
-        if dropped:
-            headline.append(f"acceptance changed by {percentage_points(acceptance_change.value)}")
-            action += " Fewer drafts are accepted: look at what changed, models, prompts, temperature or release."
+    if dropped:
+        action += " Fewer drafts are accepted: look at what changed, models, prompts, temperature or release."
     return Decision(
         code=code,
-        headline="; ".join(headline),
+        headline="; ".join(_headline(found, measured, acceptance_change if dropped else None)),
         action=action,
-        reasons=tuple(reasons),
+        reasons=tuple(_reasons(latencies, acceptance_change, dropped=dropped)),
         regression=code in ("slower", "tail_worse") or (dropped and code != "faster"),
     )
+
+
+def _headline(found: str, measured: Measured | None, drop: Estimate | None) -> Iterator[str]:
+    yield found.capitalize() or "These recordings allow no decision"
+    if measured is not None and measured.speedup.low is not None:
+        load = f"{measured.concurrency:.1f} requests in decode"
+        yield f"decoding is {times(measured.speedup)} as fast at the same load, {load}"
+    if drop is not None:
+        yield f"acceptance changed by {percentage_points(drop.value)}"
+
+
+def _reasons(latencies: Sequence[LatencyComparison], change: Estimate | None, *, dropped: bool) -> Iterator[str]:
+    for latency in latencies:
+        yield from _of_latency(latency)
+    if change is not None:
+        drop = ", which is a drop beyond chance" if dropped else ""
+        yield f"acceptance: {interval(change, percentage_points)} against the baseline{drop}"
 
 
 _FOUND: Final[dict[DecisionCode, str]] = {

@@ -107,7 +107,8 @@ def compare_latency(
     outcome: Outcome = "undecided"
     if why is None:
         outcome = _outcome(direction(decisive, policy.latency, explained), None if few else tail, traffic)
-        why = _UNKNOWN if outcome == "undecided" else None
+        if outcome == "undecided":
+            why = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -137,9 +138,6 @@ def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) ->
         return "undecided"
     alike = not (traffic.load or traffic.prompts or traffic.answers)
     return "tail_worse" if alike and tail is not None and tail.shifted and body != "slower" else body
-
-
-_UNKNOWN: Final = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
 
 
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:
