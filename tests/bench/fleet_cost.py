@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import json
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -30,7 +29,7 @@ from bench.processes import cpu_seconds, memory
 from dashboards.database import Database
 from dashboards.grafana import chosen, interpolate, load, window
 from demo.processes import Server
-from fleet.engines import ENGINES, Engine, Setting, written
+from fleet.engines import ENGINES, Engine, Setting, tenant, written
 from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from markdown import table
 from report import measured_by, record
@@ -39,7 +38,7 @@ from rules.scenario import groups_with
 SERVICES = (100, 1000)
 SCRAPES = (60, 15)
 ONLY_PROMETHEUS = ("prometheus-3",)
-MEASURED = ("prometheus-3", "victoria-metrics", "thanos")
+MEASURED = ("prometheus-3", "victoria-metrics", "thanos", "mimir")
 SETTLING_SECONDS = 240  # the past that the first scrapes bring costs for three minutes
 INGESTION_SECONDS = 120
 CYCLE_SECONDS = 240  # of the slowest groups but those of the week, which run once an hour
@@ -82,7 +81,8 @@ async def started(
         (folder / "nothing").mkdir()
         rules = written(folder / "rules.yaml", {"groups": []})
         # Nobody listens: alerts are the tests' matter.
-        setting = Setting(folder, Past([], folder / "nothing"), fleet, "127.0.0.1:9", rules, scrape_seconds)
+        past = Past([], folder / "nothing")
+        setting = Setting(folder, past, fleet, "127.0.0.1:9", rules, scrape_seconds, {"everybody": ".*"})
         async with ENGINES[name](setting) as engine:
             yield engine, rules
 
@@ -90,7 +90,7 @@ async def started(
 async def evaluated(engine: Engine, file: Path, rules: str) -> float:
     """CPU seconds a minute with rules, once every group was evaluated twice."""
     file.write_text(rules)
-    engine.processes[-1].process.send_signal(signal.SIGHUP)
+    await engine.evaluate(file)
     await asyncio.sleep(2 * CYCLE_SECONDS)
     return await per_minute(engine.processes, CYCLE_SECONDS)
 
@@ -118,13 +118,13 @@ async def cost(page: Page, name: str, services: int, scrape_seconds: int, panels
             memory = used(engine.processes)[1]
             async with panels:
                 names = {each.name for each in load()}
-                slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, names))))
+                slowest = max(await asyncio.to_thread(lambda: list(latencies(engine, names))))
     return Cost(ingestion, both - ingestion, memory, slowest)
 
 
-def latencies(url: str, names: Container[str]) -> Iterator[tuple[float, str]]:
+def latencies(engine: Engine, names: Container[str]) -> Iterator[tuple[float, str]]:
     """Seconds that each panel's queries take one after the other, for all services where that can be chosen."""
-    source, now = Database(url), time.time()
+    source, now = Database(engine.url, tenant(*engine.tenants)), time.time()
     for dashboard in (each for each in load() if each.name in names):
         variables = chosen(dashboard, {}, source, now)
         for panel in dashboard.panels:
@@ -218,7 +218,7 @@ async def everybody(page: Page, name: str) -> Cost:
                 while sum((await engine.query("count(specdec_up)", time.time())).values()) < EVERYBODY:
                     await asyncio.sleep(1)
             ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
-            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine.url, OF_ALL))))
+            slowest = max(await asyncio.to_thread(lambda: list(latencies(engine, OF_ALL))))
             return Cost(ingestion, 0, used(engine.processes)[1], slowest)
 
 

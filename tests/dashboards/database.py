@@ -6,6 +6,7 @@ Prometheus' own ruler works in real time, so the past is filled in (tests/backfi
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from backfill import RULES_FILE, record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from promtool import Promtool, promtool
-from tsdb import ask, prometheus
+from tsdb import ask_for, prometheus
 
 # Some seconds after the last evaluation: dashboards are opened at any time.
 NOW = END + 45
@@ -26,12 +27,12 @@ RULES_FROM = START + 1800  # the first whole window
 class Database:
     """The API of one Prometheus: each method returns the ``result`` that Grafana gets."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+        self._ask = functools.partial(ask_for, headers or {}, url)
 
     def instant(self, expression: str, at: float) -> list[dict[str, Any]]:
         """Series with a ``value`` each."""
-        data = ask(self._url, "query", query=expression, time=f"{at:.3f}")
+        data = self._ask("query", query=expression, time=f"{at:.3f}")
         if data["resultType"] == "scalar":
             return [{"metric": {}, "value": data["result"]}]
         found: list[dict[str, Any]] = data["result"]
@@ -39,15 +40,15 @@ class Database:
 
     def range(self, expression: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
         """Series with ``values``."""
-        found: list[dict[str, Any]] = ask(
-            self._url, "query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}"
+        found: list[dict[str, Any]] = self._ask(
+            "query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}"
         )["result"]
         return found
 
     def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
         """The labels of the series that a selector finds."""
-        found: list[dict[str, str]] = ask(
-            self._url, "series", **{"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
+        found: list[dict[str, str]] = self._ask(
+            "series", **{"match[]": selector, "start": f"{start:.3f}", "end": f"{end:.3f}"}
         )
         return found
 

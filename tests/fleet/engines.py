@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import shutil
+import signal
 import urllib.error
 import urllib.request
 from asyncio.subprocess import PIPE, STDOUT
@@ -32,7 +33,10 @@ REPLICA = "replica"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What an engine is given. ``alertmanager``: host and port; ``targets``: static configurations of Prometheus."""
+    """What an engine is given. ``alertmanager``: host and port; ``targets``: static configurations of Prometheus.
+
+    ``tenants``: those of Mimir, and the namespaces of each as a regular expression.
+    """
 
     directory: Path
     past: Past
@@ -40,6 +44,7 @@ class Setting:
     alertmanager: str
     rules: Path = RULES
     scrape_seconds: int = SCRAPE_SECONDS
+    tenants: Mapping[str, str] = dataclasses.field(default_factory=lambda: {name: name for name in NAMESPACES.values()})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +91,21 @@ class Engine:
     async def load(self, group: Mapping[str, Any]) -> str:
         """Give Mimir a group of rules; what it complains of, if it does."""
         return await self._post(f"{self.url}/config/v1/rules/more", yaml.safe_dump(group).encode(), "application/yaml")
+
+    async def evaluate(self, file: Path) -> None:
+        """Take the rules of a file that has changed."""
+        for name in self.tenants:
+            await self.give_rules(name, file)
+        if not self.tenants:
+            self.processes[-1].process.send_signal(signal.SIGHUP)
+
+    async def give_rules(self, name: str, file: Path) -> None:
+        """Give a tenant of Mimir the rules of a file, in place of those that a file of this name had."""
+        address = f"--address={self.processes[-1].url}"
+        command = (tool("mimirtool"), "rules", "load", str(file), address, f"--id={name}")
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+        output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
 
     async def _post(self, url: str, body: bytes, kind: str) -> str:
         headers = {"Content-Type": kind, **tenant(*self.tenants[:1])}
@@ -285,7 +305,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
     """One binary for two tenants, each with the rules, and a third whose rules read both; an agent scrapes."""
     folder = setting.directory
     port, grpc, gossip = free_port(), free_port(), free_port()
-    tenants = sorted(set(NAMESPACES.values()))
+    tenants = sorted(setting.tenants)
     parts = ("ingester", "distributor", "ruler", "compactor", "query-scheduler", "querier", "overrides-exporter")
     rings = [*(f"{part}.ring" for part in parts), "store-gateway.sharding-ring"]
     command = (
@@ -316,12 +336,17 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         "-ruler.tenant-federation.enabled=true",
         "-tenant-federation.enabled=true",
         "-usage-stats.enabled=false",
+        # By default a tenant may have 150,000 series and 10,000 samples a second (docs/scale.md).
+        "-ingester.max-global-series-per-user=0",
+        "-distributor.ingestion-rate-limit=1000000",
+        "-distributor.ingestion-burst-size=1000000",
     )
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(running("mimir", command, port=port, ready="/ready", directory=folder))
         write_url = f"{server.url}/api/v1/push"
         api = f"{server.url}/prometheus"
-        engine = Engine(api, api, write_url, f"{server.url}/otlp/v1/metrics", [server], tenants)
+        processes = [server]
+        engine = Engine(api, api, write_url, f"{server.url}/otlp/v1/metrics", processes, tenants)
         for name in tenants:
             await _give(name, engine, setting.past)
         federated = {
@@ -332,16 +357,17 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         }
         own = written(folder / "federated.yml", {"namespace": "fleet", "groups": [federated]})
         for name, file in [*((name, setting.rules) for name in tenants), (FEDERATION, own)]:
-            await _done(tool("mimirtool"), "rules", "load", str(file), f"--address={server.url}", f"--id={name}")
+            await engine.give_rules(name, file)
         remotes = [
             {
                 "url": write_url,
                 "headers": tenant(name),
-                "write_relabel_configs": [{"source_labels": ["namespace"], "regex": name, "action": "keep"}],
+                "write_relabel_configs": [{"source_labels": ["namespace"], "regex": namespaces, "action": "keep"}],
             }
-            for name in tenants
+            for name, namespaces in setting.tenants.items()
         ]
-        await stack.enter_async_context(_agent(folder, {**_scraping(setting), "remote_write": remotes}))
+        scraper = _agent(folder, {**_scraping(setting), "remote_write": remotes})
+        processes.insert(0, await stack.enter_async_context(scraper))
         yield engine
 
 
@@ -353,12 +379,6 @@ async def _give(name: str, engine: Engine, past: Past) -> None:
     own = dataclasses.replace(engine, tenants=[name])
     for minutes in past.slices(name, seconds=1800):
         assert not (complaint := await own.push(minutes)), complaint
-
-
-async def _done(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
 
 
 ENGINES: Mapping[str, Starter] = {
