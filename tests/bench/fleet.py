@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -110,6 +111,15 @@ def serving(page: Page) -> Iterator[str]:
         yield address
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of scrapers that are stopped."""
+        if not isinstance(sys.exception(), ConnectionResetError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def exposing(answer: Callable[[str], bytes]) -> Iterator[str]:
     """Answer scrapes of ``?service=NAME`` with the exposition that ``answer`` has for it; yield host and port."""
@@ -128,8 +138,7 @@ def exposing(answer: Callable[[str], bytes]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

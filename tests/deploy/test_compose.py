@@ -78,7 +78,7 @@ def test_alertmanager_loads_its_configuration_and_the_templates(release: Release
     answer = release.amtool("check-config", config.removeprefix("--config.file="))
 
     assert answer.returncode == 0, answer.stdout
-    assert "1 templates" in answer.stdout
+    assert " - 1 templates\n" in answer.stdout
 
 
 def test_prometheus_knows_the_other_services_by_name_and_port() -> None:
