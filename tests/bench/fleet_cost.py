@@ -39,6 +39,12 @@ SERVICES = (100, 1000)
 SCRAPES = (60, 15)
 ONLY_PROMETHEUS = ("prometheus-3",)
 MEASURED = ("prometheus-3", "victoria-metrics", "thanos", "mimir")
+# By default a tenant may have 150,000 series and 10,000 samples a second (docs/scale.md).
+MORE_OF_MIMIR = (
+    "-ingester.max-global-series-per-user=0",
+    "-distributor.ingestion-rate-limit=1000000",
+    "-distributor.ingestion-burst-size=1000000",
+)
 SETTLING_SECONDS = 240  # the past that the first scrapes bring costs for three minutes
 INGESTION_SECONDS = 120
 CYCLE_SECONDS = 240  # of the slowest groups but those of the week, which run once an hour
@@ -82,7 +88,7 @@ async def started(
         rules = written(folder / "rules.yaml", {"groups": []})
         # Nobody listens: alerts are the tests' matter.
         past = Past([], folder / "nothing")
-        setting = Setting(folder, past, fleet, "127.0.0.1:9", rules, scrape_seconds, {"everybody": ".*"})
+        setting = Setting(folder, past, fleet, "127.0.0.1:9", rules, scrape_seconds, {"everybody": ".*"}, MORE_OF_MIMIR)
         async with ENGINES[name](setting) as engine:
             yield engine, rules
 

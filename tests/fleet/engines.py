@@ -35,7 +35,7 @@ REPLICA = "replica"
 class Setting:
     """What an engine is given. ``alertmanager``: host and port; ``targets``: static configurations of Prometheus.
 
-    ``tenants``: those of Mimir, and the namespaces of each as a regular expression.
+    ``tenants``: those of Mimir, and the namespaces of each as a regular expression. ``limits``: flags of Mimir.
     """
 
     directory: Path
@@ -45,6 +45,7 @@ class Setting:
     rules: Path = RULES
     scrape_seconds: int = SCRAPE_SECONDS
     tenants: Mapping[str, str] = dataclasses.field(default_factory=lambda: {name: name for name in NAMESPACES.values()})
+    limits: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -336,10 +337,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         "-ruler.tenant-federation.enabled=true",
         "-tenant-federation.enabled=true",
         "-usage-stats.enabled=false",
-        # By default a tenant may have 150,000 series and 10,000 samples a second (docs/scale.md).
-        "-ingester.max-global-series-per-user=0",
-        "-distributor.ingestion-rate-limit=1000000",
-        "-distributor.ingestion-burst-size=1000000",
+        *setting.limits,
     )
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(running("mimir", command, port=port, ready="/ready", directory=folder))
