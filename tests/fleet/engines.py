@@ -95,9 +95,10 @@ class Engine:
 
     async def evaluate(self, file: Path) -> None:
         """Take the rules of a file that has changed."""
-        for name in self.tenants:
-            await self.give_rules(name, file)
-        if not self.tenants:
+        if self.tenants:
+            for name in self.tenants:
+                await self.give_rules(name, file)
+        else:
             self.processes[-1].process.send_signal(signal.SIGHUP)
 
     async def give_rules(self, name: str, file: Path) -> None:
@@ -303,7 +304,7 @@ FEDERATION = "fleet"  # a tenant without samples of its own
 
 @asynccontextmanager
 async def mimir(setting: Setting) -> AsyncIterator[Engine]:
-    """One binary for two tenants, each with the rules, and a third whose rules read both; an agent scrapes."""
+    """One binary for its tenants, each with the rules, and one more whose rules read them all; an agent scrapes."""
     folder = setting.directory
     port, grpc, gossip = free_port(), free_port(), free_port()
     tenants = sorted(setting.tenants)
