@@ -2,14 +2,10 @@
 // that it reads. Values from other groups may be one interval old. In layers, the records of a service are the shards'.
 function(config, signals)
   local rule(signal) = { record: signal.record, expr: signal.expr };
-  local bySli(signal, slis=std.objectFields(signal.by_sli)) =
-    [{ record: signal.record, labels: { sli: sli }, expr: signal.by_sli[sli] } for sli in slis];
-  local byBound(signal) = [
-    { record: signal.record, labels: { bound: bound }, expr: signal.by_bound[bound] }
-    for bound in std.objectFields(signal.by_bound)
-  ];
-  local bySlo(signal) =
-    [{ record: signal.record, labels: { slo: slo }, expr: signal.by_slo[slo] } for slo in std.objectFields(signal.by_slo)];
+  // One rule for each value of a label: by_sli, by_bound and so on.
+  local by(label, signal, field='by_' + label, values=std.objectFields(signal[field])) =
+    [{ record: signal.record, labels: { [label]: value }, expr: signal[field][value] } for value in values];
+  local bySli(signal, slis=std.objectFields(signal.by_sli)) = by('sli', signal, values=slis);
   local group(name, interval_seconds, rules) = {
     name: 'specdec-' + name,
     interval_seconds:: interval_seconds,
@@ -66,6 +62,7 @@ function(config, signals)
       slow,
       [rule(signals.busier)]
       + bySli(signals.latency_baseline)
+      + bySli(signals.cdf_control)
       + [rule(signals[s]) for s in ['acceptance_baseline', 'acceptance_fallen', 'acceptance_fell_from']]
     ),
     group(
@@ -79,13 +76,13 @@ function(config, signals)
     ),
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift) + [rule(signals.tail_longer)]),
-    group('error-budgets', slow, bySlo(signals.slo_requests) + bySlo(signals.slo_slow_requests)),
+    group('error-budgets', slow, by('slo', signals.slo_requests) + by('slo', signals.slo_slow_requests)),
     // Each of these reads the one before it: a ruler that writes late is an interval late for each.
     group(
       'verdict',
       middle,
-      [rule(signals.speedup)]
-      + byBound(signals.speedup_bound)
+      by('speedup_source', signals.speedup, 'by_source')
+      + by('bound', signals.speedup_bound)
       + [rule(signals[s]) for s in ['speedup_pays', 'speedup_proven', 'speedup_pays_not', 'speedup_harms', 'other_cause', 'verdict']]
     ),
   ])

@@ -11,6 +11,7 @@ function(config, source, signals, name)
   local on_sli = 'on (%s, sli)' % promql.list(level);
   local number = promql.number;
   local slis = std.objectFields(config.slis);
+  local least_share = number(config.policy.latency.tail_limit_share);
 
   // The last hour is left out: it may be the incident.
   local history(record) = '%(record)s[%(days)dd] offset %(last)s' % {
@@ -50,11 +51,11 @@ function(config, source, signals, name)
         or
         (
           label_replace(
-            quantile by (%(labels)s) (
+            quantile without (day) (
               0.5,
               %(days)s
             )
-            and on (%(labels)s)
+            and
             %(aged)s,
             "hours", "day", "", ""
           )
@@ -130,37 +131,28 @@ function(config, source, signals, name)
       origin: origin,
     };
 
-  local counts(origin, sli) = name('latency_seconds', 'mean_baseline') + promql.braces(['baseline_source="' + origin + '"', 'sli="' + sli + '"']);
-  // The share of requests slower than each boundary at baseline, from each source that may be the baseline.
-  local slower_at_baseline(sli) = {
-    control: '1 - ' + asControlled(|||
-      %(within)s
-      / %(on)s group_left ()
-      (%(requests)s >= %(min_requests)d)
-    ||| % {
-      within: source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control),
-      on: on,
-      requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
-      min_requests: config.min_requests,
-    }),
-    pinned: '1 - %(within)s / %(on)s group_left () (%(requests)s > 0 and %(on)s %(counts)s)' % {
+  // The share of requests within each boundary at baseline, from each source that may be the baseline, first things first.
+  local within_baseline(sli) = {
+    control: '%s{sli="%s"}' % [signals.cdf_control.record, sli],
+    pinned: '%(within)s\n/ ignoring (le) group_left ()\n%(requests)s\n>= %(least)s\nunless %(on)s\n%(busier)s' % {
       within: pinned(sli, 'bucket', ['le']),
-      on: on,
       requests: pinned(sli, 'count'),
-      counts: counts('pinned', sli),
+      least: least_share,
+      on: on,
+      busier: signals.busier.record,
     },
     // min: hours without an epoch are a baseline beside those with one.
-    [if std.member(config.history_tail_slis, sli) then 'history']: promql.strip(|||
-      1 - min without (epoch) (
+    [if std.member(config.history_tail_slis, sli) then 'usual']: promql.strip(|||
+      min without (epoch) (
         last_over_time(%(within)s{sli="%(sli)s"}[2h])
         and on (%(labels)s, epoch)
-        %(counts)s
+        %(mean)s{baseline_source="history", sli="%(sli)s"}
       )
     ||| % {
       within: signals.cdf_usual.record,
       sli: sli,
       labels: promql.list(level),
-      counts: counts('history', sli),
+      mean: name('latency_seconds', 'mean_baseline'),
     }),
   };
 
@@ -209,7 +201,31 @@ function(config, source, signals, name)
         signals.latency_cdf_hour.record,
         level + ['sli', 'le', 'epoch'],
         on + ' ' + signals.lasting.record
-      ) + '>= ' + number(config.policy.latency.tail_limit_share),
+      ) + '>= ' + least_share,
+    },
+    // Of services with a control only.
+    cdf_control: {
+      record: name('latency', 'cdf_control', long),
+      unit: 'percentunit',
+      help: 'Share of the requests of the control within each bucket boundary, by the service that it controls. Only boundaries that '
+            + 'hold enough of them for a limit of the tail.',
+      by_sli: {
+        [sli]: asControlled(|||
+          clamp_max(
+            %(within)s
+            / ignoring (le) group_left ()
+            (%(requests)s >= %(min_requests)d),
+            1
+          ) >= %(least)s
+        ||| % {
+          // Of counters that began in the window, a share may be above 1: each is extrapolated on its own.
+          within: promql.indent(source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control)),
+          requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
+          min_requests: config.min_requests,
+          least: least_share,
+        })
+        for sli in slis
+      },
     },
     // The smaller of two ratios: more requests in flight alone means that the service is slower. Requests in flight are the
     // seconds of all requests per second (Little's law). Absent nearly always, so it costs no series.
@@ -359,10 +375,11 @@ function(config, source, signals, name)
     },
 
     // Not recorded: the tail shift needs it.
-    slower_baseline: {
+    cdf_baseline: {
       unit: 'percentunit',
-      help: 'Share of the requests slower than each bucket boundary at baseline.',
-      by_sli: { [sli]: promql.firstOf(std.objectValues(slower_at_baseline(sli)), level) for sli in slis },
+      help: 'Share of the requests within each bucket boundary at baseline. Only boundaries that hold enough of them for a limit of '
+            + 'the tail.',
+      by_sli: { [sli]: promql.firstOf(std.objectValues(within_baseline(sli)), level) for sli in slis },
     },
 
     // Not recorded: panels ask for one service.
@@ -370,14 +387,14 @@ function(config, source, signals, name)
       unit: 's',
       help: 'P99 at baseline, for people. It is interpolated within a bucket. Absent where only the mean has a baseline.',
       local shares(sli) =
-        local all = slower_at_baseline(sli);
+        local all = within_baseline(sli);
         // Only the exporter reads files.
         [all[origin] for origin in std.objectFields(all) if origin != 'pinned' || config.source == 'exporter'],
       by_sli: {
         [sli]: |||
           histogram_quantile(
             0.99,
-            1 - (
+            (
               %(shares)s
             )
             or

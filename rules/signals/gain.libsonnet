@@ -36,10 +36,6 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'Measured speed-up: decoding speed with speculation / without it. By speedup_source: like_load (by the exporter, '
             + 'at like load), control (against the live control), pinned (against a baseline file).',
-      local from(origin, expression) = 'label_replace(\n  %(expression)s,\n  "speedup_source", "%(origin)s", "", ""\n)' % {
-        expression: promql.indent(expression),
-        origin: origin,
-      },
       // Of the time per output token, or of a whole request where the release has no such time.
       local of(record, matchers='') = '(%(record)s{%(all)ssli="tpot"} or on (%(labels)s) %(record)s{%(all)ssli="e2e"})' % {
         record: record,
@@ -51,30 +47,33 @@ function(config, source, signals, name)
           baseline: of(name('latency_seconds', 'mean_baseline'), 'baseline_source="%s", ' % origin),
           mean: signals.latency_mean.record,
         },
-      // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length only.
-      // At any load, one whose tokens are faster counts: more load makes no service faster.
-      local file = |||
-        (
-          %(against)s
-          or on (%(labels)s)
-          label_replace(%(recorded)s, "sli", "tpot", "", "") / %(mean)s >= %(limit)s
-        )
-        unless on (%(labels)s)
-        (%(drafted)s or %(by_steps)s)
-      ||| % {
-        against: promql.indent(against('pinned')),
-        labels: promql.list(level),
-        recorded: signals.pinned_mean.by_sli.tpot,
-        mean: signals.latency_mean.record,
-        limit: limit,
-        drafted: source.family('baseline_acceptance_ratio') + ' or ' + source.family('baseline_mean_acceptance_length'),
-        by_steps: source.family('speedup_known'),
+      by_source: {
+        [if config.source == 'exporter' then 'like_load']:
+          promql.withLabel(source.measuredNow('avg', 'speedup_ratio'), 'sli', 'tpot'),
+        control: '%s\nunless %s\n%s{%s}' % [against('control'), on, signals.speedup.record, like_load],
+        // A pinned baseline with an acceptance rate was recorded with speculation. One with adaptive verification has a length
+        // only. At any load, one whose tokens are faster counts: more load makes no service faster.
+        pinned: |||
+          (
+            %(against)s
+            or on (%(labels)s)
+            label_replace(%(recorded)s, "sli", "tpot", "", "") / %(mean)s >= %(limit)s
+          )
+          unless on (%(labels)s)
+          (%(drafted)s or %(by_steps)s)
+          unless on (%(labels)s)
+          %(told)s{speedup_source!="pinned"}
+        ||| % {
+          against: promql.indent(against('pinned')),
+          labels: promql.list(level),
+          recorded: signals.pinned_mean.by_sli.tpot,
+          mean: signals.latency_mean.record,
+          limit: limit,
+          drafted: source.family('baseline_acceptance_ratio') + ' or ' + source.family('baseline_mean_acceptance_length'),
+          by_steps: source.family('speedup_known'),
+          told: signals.speedup.record,
+        },
       },
-      local by_exporter = from('like_load', promql.withLabel(source.measuredNow('avg', 'speedup_ratio'), 'sli', 'tpot')),
-      expr: promql.firstOf(
-        (if config.source == 'exporter' then [by_exporter] else []) + [from('control', against('control')), from('pinned', file)],
-        level
-      ),
     },
 
     // A speed-up without bounds counts as certain.

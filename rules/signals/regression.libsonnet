@@ -18,8 +18,9 @@ function(config, source, signals, name)
   local aboveLimit = '\n> ' + on_sli + '\n' + signals.mean_limit.expr;
 
   // When all latencies of a lognormal distribution grow by a factor, the share b above a limit grows to about
-  // b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies, 0.6.
-  local tail_exponent = 0.7 * config.policy.latency.z_score / 0.6;
+  // b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies, 0.6. The margin
+  // of the mean is such a factor - 1.
+  local tail_exponent = 0.7 / 0.6;
   // The first term of the margin of the mean, by the variance of the sample. The other term is what the service wanders.
   local chance(sli) = z_squared * std.pow(config.slis[sli].cv, 2);
 
@@ -121,39 +122,27 @@ function(config, source, signals, name)
       },
       by_sli: {
         [sli]: |||
-          clamp_min(
-            max by (%(labels)s) (
-              (
-                1 - %(now)s
-                / %(on)s group_left () (%(requests)s > 0)
-              )
-              - on (%(labels)s, le)
-              clamp_min(
-                %(growth)s * (
-                  %(baseline)s
-                  <= %(share)s
-                ),
-                0
-              )
-              ^ %(on)s group_left ()
-              exp(-%(exponent)s * sqrt(clamp_min(%(margin)s ^ 2 - %(chance)s * %(sampling)s, 0) / %(z_squared)s))
-            ),
-            0
-          )
+          clamp_min(max without (le) (
+            1 - %(now)s
+            / ignoring (le) group_left ()
+            (%(requests)s > 0)
+            - on (%(labels)s, le)
+            (%(growth)s * (1 - %(baseline)s))
+            ^ %(on)s group_left ()
+            exp(-%(exponent)s * sqrt(clamp_min(%(margin)s ^ 2 - %(chance)s * %(sampling)s, 0)))
+          ), 0)
         ||| % {
           labels: promql.list(level),
           on: on,
           // Not +Inf: it holds every request, so it would report an unchanged tail when no other boundary is common to both.
-          now: source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"']),
+          now: promql.indent(source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"'])),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.policy.latency.tail_growth),
-          baseline: promql.indent(promql.group(signals.slower_baseline.by_sli[sli]), 8),
-          share: number(1 - config.policy.latency.tail_limit_share),
+          baseline: promql.indent(promql.group(signals.cdf_baseline.by_sli[sli])),
           exponent: number(tail_exponent),
           margin: ofSli(signals.mean_margin.record, sli),
           chance: number(chance(sli)),
           sampling: ofSli(signals.sampling.record, sli),
-          z_squared: number(z_squared),
         }
         for sli in slis
       },

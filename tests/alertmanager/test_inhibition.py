@@ -37,7 +37,7 @@ CASES = {
             "SpecDecodeAcceptanceLow critical",
             "SpecDecodeErrorBudgetBurn critical",
             "SpecDecodeDataUntrusted warning inconsistent",
-            "SpecDecodeReplicaOutlier warning",
+            "SpecDecodeReplicaOutlier warning poor_drafts",
         ),
         ("SpecDecodeRulesLagging warning", "SpecDecodeDataUntrusted warning several_processes"),
     ),
@@ -63,13 +63,13 @@ CASES = {
         ),
         (
             "SpecDecodeErrorBudgetBurn critical",
-            "SpecDecodeReplicaOutlier warning",
+            "SpecDecodeReplicaOutlier warning poor_drafts",
         ),
     ),
     "low": Case(
         "SpecDecodeAcceptanceLow critical",
         ("SpecDecodeAcceptanceLow warning",),
-        ("SpecDecodeReplicaOutlier warning", "SpecDecodeP99Regression critical"),
+        ("SpecDecodeReplicaOutlier warning poor_drafts", "SpecDecodeP99Regression critical"),
     ),
     "budget": Case(
         "SpecDecodeErrorBudgetBurn critical",

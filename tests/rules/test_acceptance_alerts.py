@@ -11,7 +11,7 @@ COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
 MODEST = (0.6, 0.4, 0.26)  # 0.42
 PAGE = "SpecDecodeAcceptanceLow critical"
 TICKET = "SpecDecodeAcceptanceLow warning"
-OUTLIER = "SpecDecodeReplicaOutlier warning"
+OUTLIER = "SpecDecodeReplicaOutlier warning poor_drafts"
 
 
 def test_a_collapse_is_a_ticket_within_25_minutes_and_resolves_after_recovery(pack: Pack) -> None:

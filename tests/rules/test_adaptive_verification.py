@@ -191,7 +191,7 @@ def test_a_replica_without_drafts_and_a_service_without_counters_are_told(pack: 
     replica = Case(
         name="a replica",
         series=service(busy(100), verification="adaptive") + idle,
-        firing={95: {"SpecDecodeReplicaOutlier warning"}},
+        firing={95: {"SpecDecodeReplicaOutlier warning no_drafts"}},
     )
     plain = service(Phase(minutes=120, present=False), busy(100), speculative=False, labels=SECOND)
     counters = Case(

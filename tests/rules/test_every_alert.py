@@ -128,6 +128,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
     lasting = [230.0 if ONSET <= minute < MENDED else 20.0 for minute in range(MINUTES)]
     gone = Phase(minutes=MENDED - ONSET, present=False)
     before, after = Phase(minutes=ONSET, curve=HEALTHY), Phase(minutes=MINUTES - MENDED, curve=HEALTHY)
+    others = [each for n in range(3, 6) for each in one(well, labels=replica(n))]
     plain = (Phase(minutes=ONSET, present=False), during(), Phase(minutes=MINUTES - MENDED, present=False))
     told = {
         "TargetDown critical": one(*incident(during(up=False))),
@@ -138,8 +139,8 @@ def incidents(source: Source) -> Mapping[str, Incident]:
         "DataUntrusted info counters_missing": one(before, gone, after) + one(*plain, speculative=False, labels=SECOND),
         "AcceptanceLow critical": one(*incident(during(curve=nothing))),
         "AcceptanceLow warning": one(*incident(during(curve=fair))),
-        "ReplicaOutlier warning": one(*incident(during(curve=poor)))
-        + [each for n in range(3, 6) for each in one(well, labels=replica(n))],
+        "ReplicaOutlier warning poor_drafts": one(*incident(during(curve=poor))) + others,
+        "ReplicaOutlier warning no_drafts": one(*incident(during(drafts_per_minute=0))) + others,
         "P99Regression critical": beside_control(*incident(slow(rest_of(many_slow)))),
         "P99Regression warning": beside_control(*incident(slow(rest_of(few_slow)))),
         "Harmful critical": beside_control(*incident(slow(slower(tpot, 1.5)))),
@@ -177,8 +178,7 @@ def incidents(source: Source) -> Mapping[str, Incident]:
     )
     found["RestartLoop warning"] = Incident(
         name="RestartLoop warning",
-        series=one(*incident(Phase(minutes=4, up=False), during(36, restart=True), mended=240))
-        + [each for n in range(3, 6) for each in one(well, labels=replica(n))],
+        series=one(*incident(Phase(minutes=4, up=False), during(36, restart=True), mended=240)) + others,
         mended=240,
     )
     # A loss that is small but long: its short window is six hours.

@@ -63,7 +63,7 @@ def test_prefill_pods_are_no_part_of_the_service_nor_is_the_second_scrape(either
 
     either_pack.run(
         Case(name="with its role", series=pods("llm_isvc_role"), values={56: FIGURES}, firing={56: QUIET}),
-        Case(name="with a role that nobody knows", series=pods("role"), firing={56: {OUTLIER}}),
+        Case(name="with a role that nobody knows", series=pods("role"), firing={56: {f"{OUTLIER} no_drafts"}}),
         every=SLOW_MINUTES,
     )
 

@@ -183,7 +183,7 @@ def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(wander: float, 
     normal = NormalDist()
     moved = 1 - normal.cdf(normal.inv_cdf(1 - share) - 3.1 * wander / 0.6)
 
-    assert share ** math.exp(-float(factor) * wander) == pytest.approx(moved, abs=0.03)
+    assert share ** math.exp(-float(factor) * 3.1 * wander) == pytest.approx(moved, abs=0.03)
 
 
 def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(either_pack: Pack, source: Source) -> None:
