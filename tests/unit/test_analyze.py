@@ -145,17 +145,31 @@ def test_lines_that_could_not_be_read_are_told_on_stderr(tmp_path: Path) -> None
 # --- inputs ---
 
 
-def test_several_files_are_one_story_in_the_order_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [("log.1", "log"), ("log", "log.1")])
+def test_several_files_are_one_story_and_the_rotated_one_is_its_beginning(
+    tmp_path: Path, given: tuple[str, str]
+) -> None:
     lines = Path(capture("0.9.2-v0-ngram-k5")).read_bytes().splitlines(keepends=True)
     halves = [tmp_path / "log.1", tmp_path / "log"]
+    paths = [str(tmp_path / name) for name in given]
     cut = next(i for i, line in enumerate(lines) if b"accepted tokens: 454" in line) + 1
     halves[0].write_bytes(b"".join(lines[:cut]))
     halves[1].write_bytes(b"".join(lines[cut:]))
-    account = analysis_of(*map(str, halves)).judged
+    account = analysis_of(*paths).judged
     assert account is not None
     assert account.figures is not None
     assert (account.figures.accepted_tokens, account.figures.draft_tokens) == (972, 1380)
     assert account.lifetime == (972, 1380)
+
+
+def test_rotated_files_come_before_the_one_they_were_cut_from() -> None:
+    numbered = ("a.log", "a.log.1", "a.log.10.gz", "a.log.2.gz")
+    dated = ("0.log", "0.log.20261120-120000.gz", "0.log.20261121-120000")
+    assert LogInputs(["-", *numbered, *dated, "pod-1", "pod-0"]).paths == (
+        *("-", "a.log.10.gz", "a.log.2.gz", "a.log.1", "a.log"),
+        *("0.log.20261120-120000.gz", "0.log.20261121-120000", "0.log"),
+        *("pod-1", "pod-0"),
+    )
 
 
 def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
             Piece(b"hello\r", "stderr", partial=False, timestamp=TIME),
         ),
         ('{"stream":"stdout","log":"hello"}', Piece(b"hello", "stdout", partial=True, timestamp=None)),
+        (
+            f'{{"time":"{TIME}","stream":"stdout","logtag":"F","log":"hello"}}',
+            Piece(b"hello", "stdout", partial=False, timestamp=TIME),
+        ),
+        ('{"stream":"stderr","_p":"P","log":"hello"}', Piece(b"hello", "stderr", partial=True, timestamp=None)),
     ],
 )
 def test_a_docker_line_is_unwrapped(line: str, piece: Piece) -> None:

@@ -3,7 +3,8 @@ r"""The lines of a container runtime's log file -> what the container wrote. Rai
 Kubernetes' CRI text format (containerd, CRI-O): ``<RFC 3339 time> <stream> <tag> <text>``. Tag ``F``: the line ends
 here. Tag ``P``: it goes on in the stream's next piece, because runtimes cut at 16 KiB. Attributes may follow the tag
 after a colon. Docker's json-file driver: ``{"log":"text\n","stream":"stdout","time":"..."}``. A ``log`` without a
-newline at its end is partial.
+newline at its end is partial. Fluent Bit and Fluentd write CRI lines as such objects, with the tag in ``logtag`` or
+``_p`` and no newline.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class _DockerLine(msgspec.Struct):
     log: str
     stream: str
     time: str | None = None
+    logtag: str | None = None
+    collectors_tag: str | None = msgspec.field(default=None, name="_p")
 
 
 _DOCKER: Final = msgspec.json.Decoder(_DockerLine)
@@ -79,11 +82,11 @@ def _unwrap_docker(line: bytes) -> Piece | None:
     if wrapped.stream not in ("stdout", "stderr"):
         return None
     text = wrapped.log
-    complete = text.endswith("\n")
+    tag = wrapped.logtag or wrapped.collectors_tag
     return Piece(
-        payload=(text[:-1] if complete else text).encode(),
+        payload=text.removesuffix("\n").encode(),
         stream=wrapped.stream,
-        partial=not complete,
+        partial=not text.endswith("\n") if tag is None else tag == "P",
         timestamp=wrapped.time and plain(wrapped.time),
     )
 

@@ -32,9 +32,8 @@ def on_trust(counters: ReaderCounters) -> list[str]:
     words = []
     if untrusted := counters.dropped["untrusted_lines"]:
         words.append(
-            f"{untrusted:,} lines that look like statistics do not count, because they name none of vLLM's loggers "
-            "if its log format "
-            "prints none, use --predictor.log-trust=any"
+            f"{untrusted:,} lines that look like statistics do not count, because they name none of vLLM's loggers: if "
+            "vLLM's log format prints none, use --predictor.log-trust=any"
         )
     if counters.unsigned_lines:
         words.append(

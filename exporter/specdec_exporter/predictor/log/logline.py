@@ -38,7 +38,7 @@ _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
 _DAY: Final = r"(?:\d\d\d\d-\d\d-\d\d|\d\d/\d\d/\d\d\d\d)"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _TIME: Final = rf"{_DAY}[T\ ]{_CLOCK}(?:\ [AP]M)?"
-_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,63})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
+_PROCESS: Final = r"\((?P<process>[A-Za-z][\w:.-]{0,199})\ pid=(?P<pid>\d{1,10})(?:,\ ip=[\w.:]{1,64})?\)"
 _LOGGER: Final = r"vllm(?:\.\w+)*"
 _FILE: Final = r"[\w/.-]{1,200}\.(?:py|rs)"
 # Other words that formatters print: level, process id, names of the process and the thread.
@@ -59,8 +59,8 @@ _ANSI: Final = re.compile(
 
 _WRAPPING: Final = re.compile(
     rf"""
-      [A-Z][a-z]{{2}}\ [ \d]\d\ {_CLOCK}\ [\w.-]{{1,100}}\ [\w./@:-]{{1,100}}(?:\[\d{{1,10}}\])?:\ +  # syslog
-    | (?P<time>{_TIME})\ +(?:
+      [A-Z][a-z]{{2}}\ [ \d]\d\ {_CLOCK}\ +(?:[\w.-]{{1,100}}\ [\w./@:-]{{1,100}}(?:\[\d{{1,10}}\])?:\ +)?  # syslog, ts
+    | (?:[A-Z][a-z]{{2}}\ )?(?P<time>{_TIME})(?:\ (?!{_LEVEL}\b)[A-Z]{{2,5}}(?=\ ))?\ +(?:                  # journal
           (?:stdout|stderr)\ [PF](?::\S{{0,40}})?\                                          # kubectl, CRI
         | (?!{_LEVEL}\ )[\w.-]{{1,100}}\ [\w./@:-]{{1,100}}\[\d{{1,10}}\]:\ +                # syslog with an ISO time
       )?
@@ -79,7 +79,7 @@ _WRAPPING: Final = re.compile(
 # or the name of a speaker at the beginning also shows a quotation.
 _OPERATORS_WORD: Final = re.compile(
     r"(?!>|(?i:user|human|assistant)\ ?:)"
-    r"(?:\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,63} pid=)\S){1,80}(?:\s+|(?=\()|$))",
+    r"(?:\[[^\[\]]{1,80}\]\s*|(?:(?!\([A-Za-z][\w:.-]{0,199} pid=)\S){1,80}(?:\s+|(?=\()|$))",
     re.ASCII,
 )
 _OPERATORS_WORDS: Final = 2
@@ -101,7 +101,8 @@ _MOST_PARTS: Final = 12
 
 # JSON keys of the message, in order of preference, and of the other parts. All in lower case.
 _MESSAGE_KEYS: Final = (
-    "message", "msg", "event", "text", "log", "body", "@message", "short_message", "full_message", "textpayload",
+    "message", "msg", "event", "text", "log", "line", "body",
+    "@message", "short_message", "full_message", "textpayload",
 )  # fmt: skip
 _USER_CONTENT_KEYS: Final = frozenset(
     {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import zlib
@@ -31,16 +32,19 @@ from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 STDIN = "-"
 REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
+_ROTATED = re.compile(r"(?P<base>.+?)[.-](?P<at>\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)
 
 
 class LogInputs:
     """The inputs of one run. ``failed`` maps each input that could not be read to an error message.
 
+    ``paths`` are read in this order, but rotated files before the one that they were cut from: a shell gives
+    ``server.log*`` with the newest first.
     ``trust`` as for :class:`LogScanner`, for each input by itself.
     """
 
     def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None, trust: LogTrust = "auto") -> None:
-        self.paths = tuple(paths) or (STDIN,)
+        self.paths = tuple(_oldest_first(paths)) or (STDIN,)
         self.counters = ReaderCounters()
         self.failed: dict[str, str] = {}
         self._stdin = stdin
@@ -100,6 +104,17 @@ class LogInputs:
 
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
+
+
+def _oldest_first(paths: Sequence[str]) -> list[str]:
+    def place(path: str) -> tuple[int, int, int, str]:
+        rotated = _ROTATED.fullmatch(path)
+        if rotated is None or rotated["base"] not in paths:
+            return paths.index(path), 2, 0, ""
+        base, at = paths.index(rotated["base"]), rotated["at"]  # a number, the newest has the lowest, or a date
+        return (base, 1, -int(at), "") if at.isdigit() and len(at) < 5 else (base, 0, 0, at)
+
+    return sorted(paths, key=place)
 
 
 def _telling(
