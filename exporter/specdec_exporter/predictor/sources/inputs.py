@@ -32,7 +32,7 @@ from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 STDIN = "-"
 REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
-_ROTATED = re.compile(r"(?P<base>.+?)[.-](?P<at>\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)
+_AGE = re.compile(r"[.-](\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)  # after the name of the file: a number or a date
 
 
 class LogInputs:
@@ -108,11 +108,11 @@ class LogInputs:
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
     def place(path: str) -> tuple[int, int, int, str]:
-        rotated = _ROTATED.fullmatch(path)
-        if rotated is None or rotated["base"] not in paths:
-            return paths.index(path), 2, 0, ""
-        base, at = paths.index(rotated["base"]), rotated["at"]  # a number, the newest has the lowest, or a date
-        return (base, 1, -int(at), "") if at.isdigit() and len(at) < 5 else (base, 0, 0, at)
+        for number, base in enumerate(paths):
+            if path.startswith(base) and (age := _AGE.fullmatch(path, len(base))) is not None:
+                at = age[1]
+                return (number, 1, -int(at), "") if at.isdigit() and len(at) < len("20261120") else (number, 0, 0, at)
+        return paths.index(path), 2, 0, ""
 
     return sorted(paths, key=place)
 
