@@ -78,7 +78,7 @@ def malformed(text: str) -> Malformed:
 def without_place(said: Parsed) -> Parsed:
     if said is None or isinstance(said, Malformed):
         return said
-    return msgspec.structs.replace(said, timestamp=None, process=None, pid=None)
+    return msgspec.structs.replace(said, timestamp=None, process=None, pid=None, server=None)
 
 
 @st.composite

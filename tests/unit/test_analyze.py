@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import tracemalloc
 from collections.abc import Callable
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -172,10 +175,39 @@ def test_rotated_files_come_before_the_one_they_were_cut_from() -> None:
     )
 
 
+@pytest.mark.parametrize("prefix", ["{}-1  | ", "[pod/{}-0/vllm] "])
+@pytest.mark.parametrize(
+    "names", [("0.25.1-draft_model-k3", "0.25.1-ngram-k5"), ("0.9.2-v0-ngram-k5", "0.25.1-draft_model-k3")]
+)
+def test_servers_that_write_into_one_log_are_told_apart(names: tuple[str, str], prefix: str, tmp_path: Path) -> None:
+    """As ``docker compose logs`` and ``kubectl logs --prefix`` print them."""
+    logs = [Path(capture(name)).read_text(encoding="utf-8").splitlines(keepends=True) for name in names]
+    named = [[prefix.format(name) + line for line in log] for name, log in zip("ab", logs, strict=True)]
+    (tmp_path / "log").write_text("".join(chain.from_iterable(zip_longest(*named, fillvalue=""))), encoding="utf-8")
+
+    together = analysis_of(str(tmp_path / "log"))
+
+    alone = [account.figures for name in names for account in analysis_of(capture(name)).accounts if account.windows]
+    found = [account.figures for account in together.accounts if account.windows]
+    assert sorted(map(str, found)) == sorted(map(str, alone))
+
+
 def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:
     packed = tmp_path / "server.log.1"
     packed.write_bytes(gzip.compress(Path(capture("0.25.1-ngram-k5")).read_bytes()))
     assert analysis_of(str(packed)) == analysis_of(capture("0.25.1-ngram-k5"))
+
+
+@pytest.mark.parametrize(
+    ("encode", "name"),
+    [(bz2.compress, "bzip2"), (lzma.compress, "xz"), (lambda log: log.decode().encode("utf-16"), "UTF-16")],
+)
+def test_a_file_of_another_encoding_is_named_so(encode: Callable[[bytes], bytes], name: str, tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(encode(SPEC_LINE.encode() * 9))
+    run = Run(str(path))
+    assert run.code == 1
+    assert f"server.log: it is {name}; unpack or convert it" in run.stderr
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])

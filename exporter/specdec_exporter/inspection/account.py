@@ -109,10 +109,13 @@ class OpenAccount:
         self._best: NotableWindow | None = None
         self._worst: NotableWindow | None = None
 
-    def started(self) -> None:
-        """Count a start of the predictor."""
+    def started(self, server: str | None) -> None:
+        """Count a start of the predictor, or of the one of this name."""
         self.starts += 1
-        self.totals.predictor_started()
+        if server is None:
+            self.totals.predictor_started()
+        else:
+            self.totals.engine(_label_of(server, "0")).lifetime = (0, 0)
 
     def add(self, event: SpecDecoding) -> None:
         """Take in one window."""
@@ -120,7 +123,7 @@ class OpenAccount:
         if event.cumulative is True:
             self.cumulative = True
         k = event.num_speculative_tokens or self._num_speculative_tokens
-        window = self.totals.add(event, engine_label(event.engine), k)
+        window = self.totals.add(event, _label(event), k)
         if window is None or self.deployment.adaptive_verification:
             return
         drafts, drafted, accepted = window
@@ -185,6 +188,16 @@ class OpenAccount:
             return None
         first, *_, last = self._series.ratios(3) or (None, None)
         return None if first is None or last is None else (first, last)
+
+
+def _label(event: SpecDecoding) -> str:
+    label = engine_label(event.engine)
+    return _label_of(event.server, label) if event.cumulative is True and event.server else label
+
+
+def _label_of(server: str, label: str) -> str:
+    """Label an engine of one of several V0 servers: lifetime totals are each one's own."""
+    return f"{server} {label}"
 
 
 def log_figures(counts: Counts, num_speculative_tokens: int | None, adaptive_verification: bool | None) -> Figures:

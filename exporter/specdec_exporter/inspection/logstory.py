@@ -38,6 +38,8 @@ from specdec_exporter.speculation.verdict import Verdict
 
 # One predictor never has more configurations. Further ones are added to the last account.
 MAX_CONFIGURATIONS = 16
+# Pods or services that write into one log. The lines of further ones are read as those of one more.
+MAX_SERVERS = 64
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +61,26 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
 
 
+class _Server(msgspec.Struct):
+    """What one server runs, and its latest start."""
+
+    account: OpenAccount
+    start: Start = msgspec.field(default_factory=Start)
+
+
 class LogStory:
-    """The events of one log in order; several files may continue each other."""
+    """The events of one log in order; several files may continue each other.
+
+    Where the lines name their servers, each window belongs to what its own server runs.
+    """
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
         self._accounts: dict[tuple[object, ...], OpenAccount] = {}
-        self._start = Start()
-        self._current = self._open((), None)
+        self._nameless = OpenAccount(None, Deployment(), self._policy.min_drafts)
+        self._accounts[()] = self._nameless
+        self._servers: dict[str | None, _Server] = {}
+        self._latest = self._server(None)
         self._first: str | None = None
         self._last: str | None = None
         self._stats_lines = 0
@@ -89,18 +103,19 @@ class LogStory:
                     self._first = timestamp
             if isinstance(event, SpecDecoding):
                 self._failed = None
-                self._current.add(event)
+                self._latest = self._server(event.server)
+                self._latest.account.add(event)
             elif isinstance(event, EngineStats):
                 self._failed = None
                 self._stats_lines += 1
                 self._busy_stats_lines += bool(event.generation_throughput)
             elif type(event) in START_KINDS:
-                self._start = self._start.after(event)
+                self._latest = server = self._server(event.server)
+                server.start = server.start.after(event)
                 if isinstance(event, EngineConfig):
-                    self._configured(event)
-                    self._current.started()
-                elif self._current.config is None and not self._current.windows:
-                    self._current.deployment = self._start.deployment
+                    self._configured(server, event)
+                elif server.account.config is None and not server.account.windows:
+                    server.account.deployment = server.start.deployment
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
             elif isinstance(event, StartFailure):
@@ -116,7 +131,7 @@ class LogStory:
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
-        silence = None if judged else self._silence(self._current.config)
+        silence = None if judged else self._silence(self._latest.account.config)
         verdict = silence or judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
@@ -126,8 +141,8 @@ class LogStory:
             accounts=accounts,
             judged=judged,
             total=_sum_figures(accounts),
-            last_config=self._current.config,
-            start=self._start,
+            last_config=self._latest.account.config,
+            start=self._latest.start,
             failed_starts=tuple(self._failures.items()),
             failed_start=failed,
             warnings=warning_counts(self._warnings),
@@ -137,7 +152,7 @@ class LogStory:
 
     def deployment(self) -> Deployment:
         """Return what the log shows of what ran at its end."""
-        config = self._current.config
+        config = self._latest.account.config
         judged = any(account.windows for account in self._accounts.values())
         found = self._evidence(None).known()
         shown = (
@@ -153,12 +168,12 @@ class LogStory:
         shown |= {"drafting": True} if judged else {}
         return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
 
-    def _open(self, key: tuple[object, ...], config: EngineConfig | None) -> OpenAccount:
-        account = self._accounts[key] = OpenAccount(config, self._start.deployment, self._policy.min_drafts)
-        return account
+    def _server(self, name: str | None) -> _Server:
+        known = self._servers.get(name if len(self._servers) < MAX_SERVERS or name in self._servers else None)
+        return known or self._servers.setdefault(name, _Server(self._nameless))
 
-    def _configured(self, config: EngineConfig) -> None:
-        deployment = self._start.deployment
+    def _configured(self, server: _Server, config: EngineConfig) -> None:
+        deployment = server.start.deployment
         key = (
             config.vllm_version,
             config.engine_generation,
@@ -172,12 +187,13 @@ class LogStory:
         )
         known = self._accounts.get(key)
         if known is None and len(self._accounts) < MAX_CONFIGURATIONS:
-            known = self._open(key, config)
-        self._current = known or self._current
+            known = self._accounts[key] = OpenAccount(config, deployment, self._policy.min_drafts)
+        server.account = known or server.account
+        server.account.started(config.server)
 
     def _evidence(self, judged: Account | None) -> Evidence:
         """Return the evidence on what ran when the log ended."""
-        config = self._current.config
+        config = self._latest.account.config
         return Evidence(
             state="drafting" if judged else self._state(config),
             vllm_version=config.vllm_version if config else None,
@@ -186,7 +202,7 @@ class LogStory:
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
-            deployment=self._start.deployment,
+            deployment=self._latest.start.deployment,
         )
 
     def _state(self, config: EngineConfig | None) -> StateName:

@@ -13,12 +13,17 @@ import msgspec
 
 
 class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
-    """The fields of every event. ``process`` is vLLM's own name for the writer, e.g. ``APIServer``."""
+    """The fields of every event.
+
+    ``process`` is vLLM's own name for the writer, e.g. ``APIServer``; ``server`` the pod or service that
+    ``kubectl logs --prefix`` or Docker Compose names before the line.
+    """
 
     timestamp: str | None = None
     engine: str | None = None
     process: str | None = None
     pid: int | None = None
+    server: str | None = None
 
 
 class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="spec_decoding", gc=False):

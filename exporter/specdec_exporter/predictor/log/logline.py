@@ -67,9 +67,9 @@ _WRAPPING: Final = re.compile(
     | {_BRACKETED_TIME}\ *
     | \[(?!(?:{_LOGGER}|{_WORD}|{_FILE}:\d{{1,6}})\])(?:
           (?P<bracketed_name>(?!vllm)[^\s\[\]/]{{1,200}})           # a collector's word, or the name of another server
-        | [^\s\[\]]{{1,200}}                                 # pod/name/container
+        | (?P<pod>[^\s\[\]]{{1,200}})                         # pod/name/container
       )\]\ *
-    | [\w./-]{{1,100}}\ *\|\ +                                                        # compose: service-1  |
+    | (?P<service>[\w./-]{{1,100}})\ *\|\ +                                             # compose: service-1  |
     | {_PROCESS}\ *
     | [^|]{{0,200}}?\d{{1,3}}%(?:\|[^|]{{0,400}}|\ Completed\ )\|\ ?[^\[\]]{{0,80}}\[[^\[\]]{{0,120}}\]\ *  # bar
     """,
@@ -206,6 +206,8 @@ def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
     # Of several processes, the last is vLLM's own. Others, such as Ray, print theirs before it.
     if part["process"] is not None:
         return origin._replace(process=part["process"], pid=int(part["pid"]))
+    if part.lastgroup in ("pod", "service"):
+        return origin._replace(server=part[part.lastgroup])
     return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
 
 

@@ -32,13 +32,17 @@ from specdec_exporter.predictor.log.writers import module, writes
 
 
 class Origin(NamedTuple):
-    """The parts of the line around the message. ``tag``: source file or logger name; ``level``: in capitals."""
+    """The parts of the line around the message.
+
+    ``tag``: source file or logger name; ``level``: in capitals; ``server``: the pod or service that a collector names.
+    """
 
     timestamp: str | None = None
     process: str | None = None
     pid: int | None = None
     level: str | None = None
     tag: str | None = None
+    server: str | None = None
 
 
 NOWHERE: Final = Origin()
@@ -76,7 +80,9 @@ def read_message(message: str, origin: Origin = NOWHERE, how: How = SERVERS_OWN)
         return Malformed(reason=str(error), incomplete=error.incomplete)
     if said is None or isinstance(said, Malformed):
         return said
-    return msgspec.structs.replace(said, timestamp=origin.timestamp, process=origin.process, pid=origin.pid)
+    return msgspec.structs.replace(
+        said, timestamp=origin.timestamp, process=origin.process, pid=origin.pid, server=origin.server
+    )
 
 
 _BEGINNINGS: Final[tuple[tuple[str, type], ...]] = (

@@ -32,8 +32,8 @@ class StreamEvents:
         self._wants_start = bool(kinds & {StartPhase, KVCache})
         self.start_bytes = bounds.START_BYTES if self._wants_start else 0
         self._starts = StartWatch() if StartFailure in kinds else None
-        # The engine whose statistics a process (its name and id) printed last.
-        self._engines: dict[tuple[str | None, int | None], str] = {}
+        # The engine whose statistics a process (its server, name and id) printed last.
+        self._engines: dict[tuple[str | None, str | None, int | None], str] = {}
         self._events: list[Event] = []
 
     @property
@@ -48,12 +48,13 @@ class StreamEvents:
 
     def add(self, event: Event, timestamp: str | None) -> None:
         """Take in the event of one line. ``timestamp``: of its container's runtime."""
+        writer = event.server, event.process, event.pid
         if isinstance(event, EngineStats):
             # A spec-decode line has no engine. It belongs to the same process's statistics line before it.
             if event.engine is None:
-                self._engines.pop((event.process, event.pid), None)
+                self._engines.pop(writer, None)
             else:
-                self._engines[event.process, event.pid] = event.engine
+                self._engines[writer] = event.engine
             self.start_bytes = 0
         if self.start_bytes <= 0 and isinstance(event, StartPhase | KVCache):
             return  # later than a start, where only chance finds it
@@ -64,7 +65,7 @@ class StreamEvents:
         if self._wants_start and isinstance(event, EngineConfig | ServerArguments):
             self.start_bytes = bounds.START_BYTES
         if isinstance(event, SpecDecoding):
-            event = msgspec.structs.replace(event, engine=self._engines.pop((event.process, event.pid), None))
+            event = msgspec.structs.replace(event, engine=self._engines.pop(writer, None))
         if event.timestamp is None and timestamp is not None:
             event = msgspec.structs.replace(event, timestamp=timestamp)
         self._events.append(event)

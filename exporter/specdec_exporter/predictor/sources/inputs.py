@@ -32,6 +32,14 @@ from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 STDIN = "-"
 REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
+_FOREIGN = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 _AGE = re.compile(r"[.-](\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)  # after the name of the file: a number or a date
 
 
@@ -95,9 +103,12 @@ class LogInputs:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
                 yield raw, None
                 return
-            magic = raw.read(len(_GZIP_MAGIC))
+            beginning = raw.read(max(map(len, _FOREIGN)))
             raw.seek(0)
-            if magic != _GZIP_MAGIC:
+            for magic, name in _FOREIGN.items():
+                if beginning.startswith(magic):
+                    raise SpecdecError(f"it is {name}; unpack or convert it, and give its text, also on stdin")
+            if not beginning.startswith(_GZIP_MAGIC):
                 yield raw, raw.tell
                 return
             import gzip  # noqa: PLC0415  most logs are not gzipped
