@@ -41,6 +41,7 @@ NOTHING_KNOWN: Final = Verdict(
         "another container's or program's log",
         "or --disable-log-stats, a log level above INFO (VLLM_LOGGING_LEVEL), or VLLM_CONFIGURE_LOGGING=0",
         "or a diffusion model, whose lines count no acceptance",
+        "or a collector put something unknown before each line: give the lines as vLLM wrote them",
     ),
     action="Check that this is the log of the predictor's own container, from its start; or ask the predictor: "
     "specdec-exporter check URL.",
