@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.yamlfile import number_of, read_as
+from specdec_exporter.yamlfile import convert, number_of, read_yaml
 
 LogLevel = Literal["debug", "info", "warn", "error"]
 PredictorLogFormat = Literal["auto", "plain", "cri", "docker"]
@@ -233,7 +233,7 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     ``overrides`` has the sections ``web``, ``log``, ``predictor`` and ``top``; a missing key changes nothing. Raises
     :class:`ConfigError` that names the file, the key's path and the expected value.
     """
-    settings = read_as(config_file, Settings, ConfigError) if config_file else Settings()
+    settings = _read(config_file) if config_file else Settings()
     predictors, own = settings.predictors, overrides.get("predictor", {})
     if own:
         if len(predictors) != 1:
@@ -249,6 +249,12 @@ def load_settings(config_file: str | None, overrides: dict[str, dict[str, Any]])
     )
 
 
+def _read(config_file: str) -> Settings:
+    if (document := read_yaml(config_file, ConfigError)) is None:  # as while it is being written
+        raise ConfigError(f"{config_file}: expected settings, found nothing")
+    return convert(document, Settings, config_file, ConfigError)
+
+
 def _flag_of(key: str) -> str:
     return "--baseline.file" if key == "baseline" else f"--predictor.{key.replace('_', '-')}"
 
@@ -258,7 +264,7 @@ def listed_predictor(config_file: str, target: str | None) -> PredictorSettings:
 
     Raises :class:`ConfigError`.
     """
-    predictors = read_as(config_file, Settings, ConfigError).predictors
+    predictors = _read(config_file).predictors
     wanted = (target or "").removesuffix("/")
     found = [each for each in predictors if wanted in (each.name, each.url.removesuffix("/"))] if target else predictors
     if len(found) != 1:

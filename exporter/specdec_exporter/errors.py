@@ -38,9 +38,10 @@ class ComparisonError(SpecdecError):
 class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood. The message says ``reason`` in words."""
 
-    def __init__(self, reason: FetchReason, message: str) -> None:
+    def __init__(self, reason: FetchReason, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.status = status  # of HTTP, where that is the reason
 
 
 class ExpositionError(SpecdecError):

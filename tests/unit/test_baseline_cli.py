@@ -179,6 +179,10 @@ async def test_check_compares_with_a_running_predictor(
             ("--prometheus=http://x", "--selector={}", "--range=2026-01-31T12:00:00Z/2026-01-31T11:00:00Z"),
             "expected a start before the end",
         ),
+        (
+            ("--prometheus=http://u:s3c/ret@x", "--selector={}"),
+            "expected a URL such as http://127.0.0.1:8080, found 'x'",
+        ),
         (("--duration=soon",), "expected a duration"),
         (("--command=" + "x" * 5000,), "expected a text of at most 4096 characters, found 5000"),
     ],

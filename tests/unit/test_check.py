@@ -373,6 +373,16 @@ async def test_a_wrong_path_on_the_right_server_is_recognised(predictor: Predict
     assert "/version says vLLM 0.32.0" in result.finding("Metrics")
 
 
+@pytest.mark.parametrize(("status", "hint"), [(401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")])
+async def test_a_right_path_that_answers_no_metrics_is_not_called_wrong(
+    predictor: Predictor, run: Check, status: int, hint: str
+) -> None:
+    predictor.bodies, predictor.status, predictor.version = [b""], status, "0.32.0"
+    result = await run(predictor.url)
+    assert hint in result.finding("Metrics")
+    assert "without a path" not in result.flat
+
+
 async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.32.0-draft_model-disable-log-stats", "metrics-1-after.txt")]
     predictor.version = "0.32.0"

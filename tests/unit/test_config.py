@@ -29,6 +29,11 @@ def load(tmp_path: Path, text: str) -> Settings:
     return load_settings(str(path), {})
 
 
+def test_a_file_that_is_just_being_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected settings, found nothing"):
+        load(tmp_path, "# soon\n")
+
+
 def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
     settings = load_settings(None, {})
     assert settings.predictors[0].url == "http://127.0.0.1:8080"

@@ -130,6 +130,16 @@ def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     assert state.restarts == 1
 
 
+def test_metrics_of_two_processes_in_one_answer_do_not_say_that_speculation_is_off(state: PredictorState) -> None:
+    text = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-5-p60.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("vllm:") and "{" in line]
+    twice = [
+        line.replace("{", f'{{pod="{pod}",', 1) + digit for line in lines for pod, digit in (("a", ""), ("b", "1"))
+    ]
+    state.observe_snapshot(parse_exposition("\n".join([*twice, ""]).encode()))
+    assert state.state == "stats_disabled"
+
+
 def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:
     def step(later: EngineSnapshot) -> str:
         clock.advance(61)

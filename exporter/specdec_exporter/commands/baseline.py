@@ -15,7 +15,15 @@ import click
 from specdec_exporter.baseline.file import Baseline, Context, refuse_to_overwrite, to_document, to_yaml, write_baseline
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
-from specdec_exporter.commands.flags import DURATION, Checked, access_flag, log_path_flag, output_flag, timeout_flag
+from specdec_exporter.commands.flags import (
+    DURATION,
+    URL,
+    Checked,
+    access_flag,
+    log_path_flag,
+    output_flag,
+    timeout_flag,
+)
 from specdec_exporter.commands.recording import DEFAULT_URL, context_flags, given_context, one_line, record_beside, said
 from specdec_exporter.config import SYSTEM_TRUST, Access, Duration
 from specdec_exporter.errors import BaselineError, SpecdecError
@@ -61,7 +69,7 @@ def _moment(text: str) -> datetime:
 @access_flag
 @timeout_flag
 @log_path_flag
-@click.option("--prometheus", metavar="URL", help="Record from a range of this Prometheus instead.")
+@click.option("--prometheus", type=URL, help="Record from a range of this Prometheus instead.")
 @click.option("--selector", metavar="{...}", help="With --prometheus: the labels of one service and model.")
 @click.option(
     "--range",

@@ -96,7 +96,11 @@ def examine(
 def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
     """Say why there are no metrics. ``vllm_version``: the answer of /version at the same place, if any."""
     hint = _HINTS.get(error.reason, _WRONG_PLACE)
-    if vllm_version is not None:
+    if error.status in (401, 403):
+        hint = "Give the credentials: a user in the URL, or --config.file with a bearer_token_file."
+    elif error.status == 429 or (error.status or 0) >= 500:
+        hint = "The predictor may still be loading, or be overloaded. Try again."
+    elif vllm_version is not None:
         hint = f"/version says vLLM {vllm_version}: give the URL without a path, or the full URL of its metrics."
     return Finding("FAIL", "Metrics", str(error), hint)
 

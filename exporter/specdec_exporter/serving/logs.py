@@ -8,6 +8,8 @@ import re
 import sys
 import time
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 from specdec_exporter.config import OwnLogSettings
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -51,6 +53,11 @@ def _logfmt_value(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 
+def _is_no_clients_fault(record: logging.LogRecord) -> bool:
+    """Whether the record tells of more than a request that is not HTTP: anybody could fill the log with those."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
 def configure(settings: OwnLogSettings) -> None:
     """Send records of ``settings.level`` and above to stderr in ``settings.format``."""
     handler = logging.StreamHandler(sys.stderr)
@@ -58,5 +65,6 @@ def configure(settings: OwnLogSettings) -> None:
     level = {"warn": "WARNING"}.get(settings.level, settings.level.upper())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Below WARNING these repeat our own messages, or do not help an operator.
+    logging.getLogger("aiohttp.server").addFilter(_is_no_clients_fault)
     for name in ("aiohttp.access", "aiohttp.server", "aiohttp.client", "asyncio"):
         logging.getLogger(name).setLevel("WARNING" if settings.level != "debug" else "DEBUG")

@@ -246,7 +246,7 @@ class PredictorView:
     def _state(self, tracks: list[EngineTrack], log_engines: Iterable[str]) -> StateName:
         if self.snapshot is None:
             return "unreachable"
-        if not self.snapshot.stats_present:
+        if not self.snapshot.stats_present or self._contradicts(tracks):
             return "stats_disabled"
         if not self._speculates(tracks):
             return "speculation_off"
@@ -257,6 +257,11 @@ class PredictorView:
         if drafted:
             return "drafting"
         return "not_drafting" if stepped else "idle"
+
+    def _contradicts(self, tracks: list[EngineTrack]) -> bool:
+        """Whether nothing can be used, as where the series of several processes have the same labels."""
+        unusable = self.snapshot is not None and bool(self.snapshot.dropped.keys() & {"values", "series", "labels"})
+        return unusable and all(track.snapshot.generation_tokens is None for track in tracks)
 
     def _activity(self, tracks: list[EngineTrack]) -> tuple[bool, bool]:
         """Return whether the engines decode, and whether they draft. A single answer tells it by what runs."""

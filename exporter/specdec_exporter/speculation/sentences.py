@@ -125,7 +125,10 @@ WITHOUT_DRAFTS: dict[str, Verdict] = {
     "stats_disabled": Verdict(
         code="unknown",
         headline="The predictor answers, but without engine statistics",
-        reasons=("its /metrics holds none of the inference engine's families",),
+        reasons=(
+            "its /metrics holds none of the inference engine's families",
+            "or nothing in them can be used, as where several processes in one answer contradict each other",
+        ),
         action="Start vLLM without --disable-log-stats, or point --predictor.url at vLLM instead of a proxy.",
     ),
     "speculation_off": Verdict(

@@ -80,7 +80,8 @@ class WebConfigFile:
     """A web configuration file. It is read again when it, a certificate or a key has changed.
 
     Raises :class:`ConfigError` if the file is invalid at first. Later an invalid file is logged once and the last valid
-    settings stay. Switching TLS on or off needs a restart, because the socket already has TLS or not.
+    settings stay. Switching TLS on or off needs a restart, because the socket already has TLS or not. So does switching
+    passwords off: a file that is just being written is empty.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -97,7 +98,7 @@ class WebConfigFile:
         if stamp == self._stamp:
             return self._config
         try:
-            config = load_web_config(self._path)
+            config = self._loaded_again()
         except ConfigError as error:
             self._complain(error)
             return self._config
@@ -106,6 +107,12 @@ class WebConfigFile:
         _log.info("web configuration read again: %s", self._path)
         if (config.tls_server_config is None) != (self._context is None):
             _log.warning("%s: switching TLS on or off needs a restart", self._path)
+        return config
+
+    def _loaded_again(self) -> WebConfig:
+        config = load_web_config(self._path)
+        if self._config.basic_auth_users and not config.basic_auth_users:
+            raise ConfigError(f"{self._path}: basic_auth_users: switching passwords off needs a restart")
         return config
 
     def ssl_context(self) -> ssl.SSLContext | None:

@@ -227,7 +227,9 @@ class MetricsFetcher:
                     target = _redirected(target, response.headers.get("Location"))
                     continue
                 if response.status != HTTPStatus.OK:
-                    raise FetchError("http_status", f"GET {_shown(target)} answered {_status(response.status)}")
+                    raise FetchError(
+                        "http_status", f"GET {_shown(target)} answered {_status(response.status)}", response.status
+                    )
                 large = functools.partial(held.enter_async_context, self._large_body)
                 body = await _read(response, max_bytes, f"GET {_shown(target)}", large)
                 return body, response.headers.get("Content-Type")
