@@ -81,7 +81,7 @@ function(config, signals, alert)
                    + number(signals.waiting_lately, alert.whole) + ' waited, and the KV cache was '
                    + number(signals.kv_cache_lately, alert.percent) + ' full. '
                    + alert.ifThereIs(signals.queue_grows.record, 'The queue did not empty, and is longer than %(before)s ago. ' % facts, '')
-                   + alert.ifThereIs(signals.kv_cache_squeezed.record, 'The KV cache runs out. ', '')
+                   + alert.ifThereIs(signals.kv_cache_squeezed.record, 'The KV cache fills up. ', '')
                    + alert.ifThereIs(
                      signals.acceptance_fell_from.record,
                      'Acceptance fell: %(before)s ago it was ' % facts

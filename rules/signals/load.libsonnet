@@ -28,8 +28,8 @@ function(config, source, signals, name)
     waiting_lately: {
       record: name('requests_waiting', 'avg', long),
       unit: 'short',
-      help: 'Requests waiting: the mean of %s.' % promql.duration(long),
-      expr: lately('avg_over_time', 'sum', 'requests_waiting'),
+      help: 'Requests waiting per engine: the mean of %s.' % promql.duration(long),
+      expr: lately('avg_over_time', 'avg', 'requests_waiting'),
     },
     kv_cache_lately: {
       record: name('kv_cache_usage', 'avg', long),
@@ -53,7 +53,7 @@ function(config, source, signals, name)
         waiting: signals.waiting_lately.record,
         ago: ago,
         least_waiting: lately('min_over_time', 'sum', 'requests_waiting'),
-        running: lately('avg_over_time', 'sum', 'requests_running'),
+        running: signals.running_lately.record,
       },
     },
     kv_cache_squeezed: {

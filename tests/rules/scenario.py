@@ -460,6 +460,8 @@ class Pack:
         try:
             self._test([case for _, case in asked], every, 1, alert_rule_test=nothing)
         except PromtoolError as told:
+            if "err:" in str(told):  # a query failed: nobody knows what fires
+                raise
             for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
                 got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
                 found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
@@ -473,6 +475,8 @@ class Pack:
         try:
             self._test(cases, every, 1, promql_expr_test=nothing)
         except PromtoolError as told:
+            if "err:" in str(told):
+                raise
             for time, got in re.findall(r"time: (\w+),\s+exp: nil\s+got: (.*)", str(told)):
                 for labels in map(_pairs, re.findall(r"\{(.*?)\} 1E\+00", got)):
                     for case in cases:

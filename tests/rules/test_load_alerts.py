@@ -17,6 +17,7 @@ from rules.scenario import (
     evaluated,
     measured,
     pinned,
+    replica,
     service,
     slower,
 )
@@ -83,6 +84,9 @@ def cases(source: Source) -> list[Case]:
         case("less accepted", None, *changed(curve=FALLEN)),
         case("the cache fills, hardly less accepted", None, *changed(kv_cache=0.85, curve=(0.86, 0.74, 0.62))),
     ]
+    few = changed(curve=MODEST, running=40, waiting=0.5)
+    replicas = [each for n in range(3) for each in service(*few, source=source, families=(), labels=replica(n))]
+    found.append(Case(name="hardly a request waits for each of three", series=replicas, firing={LAST: set()}))
     if source == "exporter":
         found.append(case("the queue grows, drafts pay", None, *growing(*queue), more=tuple(measured(minutes, 1.6))))
     return found

@@ -140,6 +140,13 @@ def test_metrics_of_two_processes_in_one_answer_do_not_say_that_speculation_is_o
     assert state.state == "stats_disabled"
 
 
+def test_k_is_known_on_while_nothing_answers_as_the_release_is(state: PredictorState) -> None:
+    """Otherwise a dead replica changes what its service seems to run."""
+    state.observe_snapshot(snapshot(engine(10, (5.0, 3.0, 1.0), requests=1)))
+    state.observe_failure("cannot connect", lost=True)
+    assert state.num_speculative_tokens == 3
+
+
 def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:
     def step(later: EngineSnapshot) -> str:
         clock.advance(61)

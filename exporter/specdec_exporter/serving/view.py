@@ -144,10 +144,10 @@ class PredictorView:
 
     @property
     def num_speculative_tokens(self) -> int | None:
-        """K by the log's init line, else the number of positions in the metrics or in the log's lines."""
+        """K by the log's init line, else the number of positions in the last metrics or in the log's lines."""
         if self.running.config is not None:
             return self.running.config.num_speculative_tokens
-        if self.snapshot is not None and self._positions:
+        if self._positions:
             return self._positions
         logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
         return logged or None
