@@ -106,7 +106,7 @@ function(config, signals, alert)
     on: on,
     on_sli: on_sli,
     warming: signals.warming.record,
-    longer: paged(signals.tail_longer),
+    longer: paged(signals.tail_lasting),
     critical: number(config.policy.latency.tail_shift_critical),
     unsettled: signals.unsettled.record,
   };

@@ -16,18 +16,17 @@ function(config, signals)
     rules: [alert.new(rule) for rule in rules if here(rule)],
   };
   local now = config.evaluation_interval_seconds;
-  local middle = 2 * now;
   local slow = config.slow_interval_seconds;
   std.filter(function(group) group.rules != [], [
     group('alerts-presence', now, [fleet.down] + (import 'presence.libsonnet')(config, signals, alert)),
     group('alerts-restarts', now, (import 'restarts.libsonnet')(config, signals, alert)),
     group('alerts-drafting', slow, (import 'drafting.libsonnet')(config, signals, alert)),
-    group('alerts-acceptance', middle, (import 'acceptance.libsonnet')(config, signals, alert)),
+    group('alerts-acceptance', now, (import 'acceptance.libsonnet')(config, signals, alert)),
     group('alerts-replicas', slow, (import 'replicas.libsonnet')(config, signals, alert)),
     // Harm silences P99Regression, so both are evaluated at the same time: a bad rollout is one page.
     group(
       'alerts-latency',
-      middle,
+      2 * now,
       [fleet.slower]
       + (import 'benefit.libsonnet')(config, signals, alert)
       + (import 'latency.libsonnet')(config, signals, alert)

@@ -120,7 +120,7 @@ function(config, signals, alert)
     least: promql.range('min_over_time', shift + paged, minutes(10)),
     critical: number(config.policy.latency.tail_shift_critical),
     on_sli: on_sli,
-    longer: longer,
+    longer: signals.tail_lasting.record,
   };
   local slower = '(\n  %(slower)s\n  or\n  %(lately)s\n  and %(on_sli)s\n  %(longer)s\n)' % {
     slower: signals.slower.record,

@@ -183,6 +183,20 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       },
     },
+    // Absent nearly always, too. Half an hour remembers a blip of minutes that is long over: nobody is woken by that. Not
+    // against 1: where most requests are faster and some slower, the mean is below it.
+    tail_lasting: {
+      record: name('latency', 'tail_lasting', long),
+      unit: 'percentunit',
+      help: 'The same, unless the last ten minutes are clearly faster than the whole window.',
+      expr: '%(longer)s\nunless %(on_sli)s\n%(now)s\n< %(on_sli)s\n%(about)s * %(ratio)s' % {
+        longer: signals.tail_longer.record,
+        on_sli: on_sli,
+        now: promql.range('avg_over_time', signals.latency_ratio_now.record, 10 * config.minute_seconds),
+        about: number(0.85),
+        ratio: signals.latency_ratio.record,
+      },
+    },
     // Not recorded: only records of the verdict read it.
     much_slower: {
       unit: 'percentunit',

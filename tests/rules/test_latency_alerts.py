@@ -221,6 +221,29 @@ def within(minutes: int, start: int, found: set[str]) -> dict[int, set[str]]:
     return {start: QUIET, start + minutes: found}
 
 
+def test_a_slowdown_of_minutes_that_is_over_pages_nobody(pack: Pack) -> None:
+    normal, after = Phase(minutes=180), Phase(minutes=66)
+    burst = {"requests_per_minute": 600.0, "drafts_per_minute": 6000.0, "running": 60, "waiting": 100}
+    faster = {sli: slower(shares, 0.8) for sli, shares in STEADY.items()}
+    late = {**faster, "tpot": with_tail(faster["tpot"], 0.06, 0.12)}
+    once = dataclasses.replace(all_slower(3), minutes=4)
+    ticket = dict.fromkeys(range(184, 196), QUIET) | dict.fromkeys(range(200, 230), {MEAN}) | {245: QUIET}
+    pack.run(
+        Case(name="4 minutes", series=service(normal, once, after, families=SLIS), firing=ticket),
+        Case(
+            name="3 minutes of a burst",
+            series=service(normal, dataclasses.replace(all_slower(2.5, **burst), minutes=3), after, families=SLIS),
+            firing=ticket,
+        ),
+        Case(
+            name="most requests faster, every eighth far slower, and so it stays",
+            series=service(normal, Phase(minutes=70, latency=late), families=SLIS),
+            firing={245: {P99, P99_PAGE}},
+        ),
+        every=2,
+    )
+
+
 @pytest.mark.slow
 def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
     normal, few = Phase(minutes=180), {"requests_per_minute": 5.0}
