@@ -207,7 +207,7 @@ def _with_process(origin: Origin, part: re.Match[str]) -> Origin:
     if part["process"] is not None:
         return origin._replace(process=part["process"], pid=int(part["pid"]))
     if part.lastgroup in ("pod", "service"):
-        return origin._replace(server=part[part.lastgroup])
+        return origin._replace(server=plain(part[part.lastgroup]))
     return origin._replace(timestamp=part["time"] or part["bracketed_time"] or origin.timestamp)
 
 
