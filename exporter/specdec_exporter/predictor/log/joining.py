@@ -96,11 +96,14 @@ class LineJoiner:
         said: Event | Malformed | None = None
         readings: list[str] = []
         may_be_torn = 0 < len(previous) < MOST_PREVIOUS_BYTES and not has_header(text)
-        if may_be_torn and not isinstance(parse_text(previous, self._how), LogEvent):
+        before = parse_text(previous, self._how) if may_be_torn else None
+        if may_be_torn and not isinstance(before, LogEvent):
             # This may be the rest of a line that was wrapped in its header or inside the words that find it.
             said, readings = _read_joined([previous], text, self._how_joined)
             if isinstance(said, LogEvent):
                 return said, readings
+            if isinstance(before, Malformed):
+                said = None  # it is the line before that is broken, whatever this one says
         alone = parse_text(text, self._how)
         return (alone, [text]) if said is None or isinstance(alone, LogEvent) else (said, readings)
 
