@@ -84,7 +84,7 @@ function(config, signals, alert)
     )
     + alert.ifThereIs(
       shift,
-      '%(share)s more requests than usual exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
+      'On top of the usual few, %(share)s of the requests exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
       '',
       sli,
       ' > 0.005'

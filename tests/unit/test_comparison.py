@@ -106,7 +106,7 @@ def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
     assert tpot.outcome == "tail_worse"
     assert (decision.code, decision.regression) == ("tail_worse", True)
     assert decision.headline.startswith("The slowest requests became slower in time per output token")
-    assert any("more requests than expected are slower than" in reason for reason in decision.reasons)
+    assert any("of the requests, on top of those expected, are slower than" in reason for reason in decision.reasons)
 
 
 def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
