@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from logfiles import Following, LineScanner, texts
 from running import listening
+from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
-from specdec_exporter.predictor.sources.kubeapi import KubernetesApi
 from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, StampedLines
 
 LONG_AGO = "2026-01-01T00:00:0"
@@ -139,7 +139,8 @@ def scanner() -> EveryLine:
 
 def reader(url: str, token: Path, scanner: EveryLine, history: EveryLine | None = None) -> KubernetesLogReader:
     return KubernetesLogReader(
-        api=KubernetesApi(url, token_path=token, ca_path=None),
+        url=url,
+        access=Access(bearer_token_file=str(token)),
         namespace="prod",
         pod="llama-0",
         container="kserve-container",
@@ -325,10 +326,10 @@ def from_environment(service_account: Path, environ: dict[str, str], lacks: str 
 
 def test_the_pod_tells_what_to_read(tmp_path: Path) -> None:
     found = from_environment(tmp_path, {})
-    assert found._api._url + found._path == f"https://10.0.0.1:6443{PATH}"
+    assert found._url == f"https://10.0.0.1:6443{PATH}"
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "n", "SPECDEC_PREDICTOR_CONTAINER": "vllm"}
     other = from_environment(tmp_path, environ)
-    assert other._api._url + other._path == "https://[fd00::1]:6443/api/v1/namespaces/n/pods/llama-0/log"
+    assert other._url == "https://[fd00::1]:6443/api/v1/namespaces/n/pods/llama-0/log"
     assert other._container == "vllm"
 
 
