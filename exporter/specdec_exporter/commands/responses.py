@@ -13,10 +13,10 @@ from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.inspection.temperatures import RequestTemperatures
-from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.log.events import REPORT_KINDS, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs
 
 
 def analyze_responses(

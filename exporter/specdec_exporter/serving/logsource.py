@@ -11,25 +11,11 @@ from typing import Protocol
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import (
-    START_KINDS,
-    Event,
-    PredictorWarning,
-    ServerReady,
-    SpecDecoding,
-    StartFailure,
-)
+from specdec_exporter.predictor.log.events import SERVED_KINDS, START_KINDS, Event
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader
 from specdec_exporter.predictor.sources.stdin import StreamFollower
 from specdec_exporter.predictor.sources.tail import LogFollower
-
-SERVED_KINDS: frozenset[type] = START_KINDS | {
-    SpecDecoding,
-    PredictorWarning,
-    StartFailure,
-    ServerReady,
-}
 
 
 class LogSource(Protocol):

@@ -17,22 +17,13 @@ from typing import cast
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import (
-    START_KINDS,
-    EngineStats,
-    Event,
-    PredictorWarning,
-    ServerReady,
-    SpecDecoding,
-    StartFailure,
-)
+from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.responses import ResponseScanner, SavedLine
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
-REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
 _FOREIGN = {
     b"BZh": "bzip2",
