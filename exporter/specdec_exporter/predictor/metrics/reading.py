@@ -14,7 +14,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.admission import Admission, EngineKey, Key, shown
-from specdec_exporter.predictor.metrics.families import COUNTER_FIELDS, Meaning, Shape
+from specdec_exporter.predictor.metrics.families import SCALARS, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
 _POSITION = re.compile(r"[0-9]{1,4}")
@@ -127,7 +127,7 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
         if value is not None:
             found.setdefault(field, value)
         # A gauge without a value yet reads NaN.
-        elif shape != "scalar" or field in COUNTER_FIELDS or not math.isnan(values[""]):
+        elif shape != "scalar" or field in SCALARS or not math.isnan(values[""]):
             dropped["values"] += 1
     return found
 
