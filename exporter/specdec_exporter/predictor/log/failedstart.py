@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -57,12 +57,6 @@ _SEE_ABOVE: Final = re.compile(r"See root cause above|See stack trace|WorkerProc
 _MOST_HELD: Final = 100
 
 
-class _Candidate(NamedTuple):
-    message: str
-    timestamp: str | None
-    process: str | None
-
-
 class StartWatch:
     """Watches ONE log stream for starts that fail. While :attr:`active`, it wants every line."""
 
@@ -79,7 +73,7 @@ class StartWatch:
         self.active = state != "running"  # so that a running server's lines cost nothing
 
     def _new_try(self) -> None:
-        self._unknown: _Candidate | None = None  # an error that ends a traceback
+        self._unknown: StartFailure | None = None  # an error that ends a traceback
         self._validated: str | None = None  # what pydantic validates, and then the key
         self._concluded = False  # this try has its failure
         self._time: str | None = None  # of the last line that prints one
@@ -144,59 +138,51 @@ class StartWatch:
             if level in ("INFO", "DEBUG"):
                 self._goes_on(process)
             else:
-                self._read(said.rstrip(), timestamp, process)
+                self._read(StartFailure(failure=UNKNOWN, message=said.rstrip(), timestamp=timestamp, process=process))
 
     def _goes_on(self, process: str | None) -> None:
         """The process that printed an error works on, so it was none that ended it."""
         if self._unknown is not None and self._unknown.process in (None, process):
             self._unknown = None
 
-    def _read(self, said: str, timestamp: str | None, process: str | None) -> None:
+    def _read(self, line: StartFailure) -> None:
+        said = line.message
         if (validation := _VALIDATION.match(said)) is not None:
             self._validated = validation[1]
-            self._suspect(said, timestamp, process)
+            self._unknown = self._unknown or line
         elif self._validated is not None and said:
             if said.startswith("  ") and not said.startswith("   "):
-                self._judge(f"{self._validated}: {_INPUT.sub('', said.strip())}", timestamp, process)
+                refused = f"{self._validated}: {_INPUT.sub('', said.strip())}"
+                self._judge(msgspec.structs.replace(line, message=refused))
                 self._validated = None
             elif not said.startswith(" "):
                 self._validated = f"{self._validated}.{said}"
         elif _RAISED.match(said) or _REFUSED.match(said) or _CLUSTER.search(said):
-            self._judge(said, timestamp, process)
+            self._judge(line)
         elif _CHAINED.search(said):
             self._unknown = None  # the error above was handled, and led to another one
 
-    def _judge(self, said: str, timestamp: str | None, process: str | None) -> None:
+    def _judge(self, line: StartFailure) -> None:
+        said = line.message
         if _ENGINE_FAILED in said:
             if self._unknown is None:
-                self._conclude(known_cause(said) or UNKNOWN, _Candidate(said, timestamp, process))
+                self._conclude(line, known_cause(said) or UNKNOWN)
             self._conclude_unknown()
         elif _SEE_ABOVE.search(said):
             return
         elif (code := known_cause(said)) is not None:
-            self._conclude(code, _Candidate(said, timestamp, process))
+            self._conclude(line, code)
         elif _CLUSTER.search(said) is None:
-            self._suspect(said, timestamp, process)
-
-    def _suspect(self, said: str, timestamp: str | None, process: str | None) -> None:
-        if self._unknown is None or self._validated is None:
-            self._unknown = self._unknown or _Candidate(said, timestamp, process)
+            self._unknown = self._unknown or line
 
     def _conclude_unknown(self) -> None:
         if self._unknown is not None and not self._concluded:
-            self._conclude(UNKNOWN, self._unknown)
+            self._conclude(self._unknown, UNKNOWN)
 
-    def _conclude(self, code: str, found: _Candidate) -> None:
+    def _conclude(self, found: StartFailure, code: str) -> None:
         self._concluded = True
         if len(self._held) < _MOST_HELD:
-            self._held.append(
-                StartFailure(
-                    failure=code,
-                    message=_shortened(found.message),
-                    timestamp=found.timestamp,
-                    process=found.process,
-                )
-            )
+            self._held.append(msgspec.structs.replace(found, failure=code, message=_shortened(found.message)))
         if self._state == "starting":
             self._set("failed")
         self._unknown = None
