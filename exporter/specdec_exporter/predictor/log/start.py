@@ -49,7 +49,8 @@ class Start(msgspec.Struct, frozen=True):
         if self._begins_anew(event):
             kept = tuple(each for each in kept if isinstance(each, ServerArguments | EngineConfig))
         if isinstance(event, StartPhase):
-            event = max((event, *self._of_phase(event.phase)), key=lambda phase: phase.seconds or 0.0)
+            same = [event, *(each for each in self._all(StartPhase) if each.phase == event.phase)]
+            event = max(same, key=lambda phase: phase.seconds or 0.0)
         elif isinstance(event, KVCache) and (cache := self.kv_cache) is not None:
             event = _completed(event, cache)
         return Start((*(each for each in kept if _subject(each) != _subject(event)), event))
@@ -57,9 +58,6 @@ class Start(msgspec.Struct, frozen=True):
     def _begins_anew(self, event: Event) -> bool:
         ready = any(phase.phase in _LAST_PHASES for phase in self._all(StartPhase))
         return isinstance(event, ServerArguments) or (isinstance(event, EngineConfig) and ready)
-
-    def _of_phase(self, name: PhaseName) -> list[StartPhase]:
-        return [phase for phase in self._all(StartPhase) if phase.phase == name]
 
     def _all(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -218,7 +216,8 @@ def _deployment_words(start: Start, deployment: Deployment, capacity: float | No
         yield f"quantization {deployment.quantization}"
     elif start.config is not None and "quantization" in start.config.settings:
         yield "not quantized"  # vLLM also puts here what the checkpoint itself says
-    yield from (f"{short} {value}" for short, value in _parallel(deployment) if value and value > 1)
+    sizes = (deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size)
+    yield from (f"{short} {size}" for short, size in zip(("TP", "PP", "DP"), sizes, strict=True) if size and size > 1)
     if deployment.max_num_seqs:
         yield f"max_num_seqs {deployment.max_num_seqs}"
     if capacity:
@@ -230,11 +229,3 @@ def _phase_words(start: Start) -> Iterator[str]:
     yield from (f"{said} {seconds[phase]:,.1f} s" for phase, said in _PHASE_WORDS.items() if phase in seconds)
     if start.ready_seconds is not None:
         yield f"ready after {start.ready_seconds:,.0f} s"
-
-
-def _parallel(deployment: Deployment) -> tuple[tuple[str, int | None], ...]:
-    return (
-        ("TP", deployment.tensor_parallel_size),
-        ("PP", deployment.pipeline_parallel_size),
-        ("DP", deployment.data_parallel_size),
-    )
