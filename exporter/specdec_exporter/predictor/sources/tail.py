@@ -320,7 +320,7 @@ class LogFollower:
         for base in sorted(live):
             parts += [(path, None) for path in reversed(self._set.beside(base)) if path not in held]
         if parts:
-            self._history = search_start(parts, self._config_scanner_factory, self._buffer)
+            self._history = search_start(parts, self._config_scanner_factory)
 
     def _search_history(self, events: list[Event], max_bytes: int) -> list[Event]:
         """Return the events of vLLM's last start once they are found, unless ``events`` have a newer configuration."""
