@@ -25,8 +25,8 @@ from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError, FetchReason
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
-from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 _CLOSED: Final = "the connection was closed without an answer"

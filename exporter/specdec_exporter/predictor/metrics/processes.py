@@ -17,8 +17,8 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.families import HISTOGRAMS, MAPS, SCALARS
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembered
