@@ -24,6 +24,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.failures import UNKNOWN, known_cause
 from specdec_exporter.predictor.log.events import EngineConfig, LogEvent, ServerArguments, ServerReady, StartFailure
+from specdec_exporter.predictor.log.logline import json_object
 
 _Told = StartFailure | ServerReady
 # beginning: of a file; whether a server starts or runs is not known. failed: until the next start.
@@ -194,14 +195,10 @@ def _parts(text: str) -> Iterator[str]:
     if not text.startswith("{"):
         yield text
         return
-    try:
-        fields = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return
-    if isinstance(fields, dict):
-        for key in ("message", "msg", "event", "exc_info", "exception"):
-            if isinstance(value := fields.get(key), str):
-                yield from value.split("\n")
+    fields = json_object(text) or {}
+    for key in ("message", "msg", "event", "exc_info", "exception"):
+        if isinstance(value := fields.get(key), str):
+            yield from value.split("\n")
 
 
 def _shortened(said: str) -> str:
