@@ -302,7 +302,7 @@ class LogFollower:
             if not self.more:
                 break
         for file in self._set.files:
-            found_again = self._state is not None and file.resumable
+            found_again = self._state is not None and file.links
             with contextlib.suppress(OSError):
                 ended = file.retired_at is not None and file.drained and not found_again
                 events += file.finish() if ended else file.cutter.scanner.finish()
