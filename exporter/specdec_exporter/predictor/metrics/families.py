@@ -49,7 +49,6 @@ _GAUGES: dict[str, tuple[str, ...]] = {
     "requests_waiting": ("num_requests_waiting",),
     "kv_cache_usage_ratio": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),  # as above
     "lifetime_acceptance_ratio": ("spec_decode_draft_acceptance_rate",),
-    "lifetime_efficiency": ("spec_decode_efficiency",),
 }
 _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "time_to_first_token": ("time_to_first_token_seconds",),
