@@ -71,11 +71,12 @@ class PredictorRuntime:
         self._seen: Snapshot | None = None  # the last with an engine
 
     @property
-    def log_health(self) -> CollectorHealth | None:
-        """Health of the log reader; ``None`` when no log is read."""
-        if self._source is None or self.state.reader is None:
-            return None
-        return CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
+    def health(self) -> dict[str, CollectorHealth]:
+        """Health by source: ``metrics``, and ``log`` if one is read."""
+        found = {"metrics": self.metrics_health}
+        if self._source is not None and self.state.reader is not None:
+            found["log"] = CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
+        return found
 
     def start(self) -> None:
         """Begin to follow the log."""

@@ -54,7 +54,7 @@ class ExporterRuntime:
     def dropped(self) -> dict[str, int]:
         """What was beyond a bound, by what."""
         total = sum((predictor.state.dropped for predictor in self.predictors), self.left_out)
-        reads_logs = any(predictor.log_health for predictor in self.predictors)
+        reads_logs = any("log" in predictor.health for predictor in self.predictors)
         return {**dict.fromkeys(bounds.DROPPED + (bounds.DROPPED_OF_LOGS if reads_logs else ()), 0), **total}
 
     async def start(self) -> None:

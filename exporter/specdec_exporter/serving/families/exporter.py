@@ -9,7 +9,7 @@ from importlib.resources import files
 from specdec_exporter import __version__
 from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
-from specdec_exporter.serving.predictorruntime import CollectorHealth, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 # What builds a package writes the commit into it. A checkout has none.
@@ -35,11 +35,6 @@ def revision() -> str:
     return _REVISION.read_text(encoding="ascii").strip() if _REVISION.is_file() else ""
 
 
-def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
-    found = {"metrics": predictor.metrics_health, "log": predictor.log_health}
-    return {name: health for name, health in found.items() if health is not None}
-
-
 SCRAPE: Group[PredictorRuntime] = Group(
     SERVICE,
     (
@@ -63,14 +58,14 @@ SCRAPE: Group[PredictorRuntime] = Group(
         gauge(
             "specdec_scrape_collector_duration_seconds",
             "Duration of the last fetch (`metrics`) and of the last round of reading (`log`).",
-            lambda p: {name: health.duration_seconds for name, health in _collectors(p).items()},
+            lambda p: {name: health.duration_seconds for name, health in p.health.items()},
             labels=("collector",),
         ),
         gauge(
             "specdec_scrape_collector_success",
             "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0. `log` is 0 while there is "
             "no file or one cannot be read. Log, page and check say why.",
-            lambda p: {name: health.success for name, health in _collectors(p).items()},
+            lambda p: {name: health.success for name, health in p.health.items()},
             labels=("collector",),
         ),
     ),
