@@ -40,8 +40,8 @@ _LINE: Final = re.compile(
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _READY: Final = re.compile(
     r"Starting vLLM (?:API )?server |Application startup complete|Uvicorn running on|Avg prompt t(?:hrough|)put: "
-    r"|SpecDecoding metrics: |Speculative metrics: |Received request |\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) /"
-    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) https?:"
+    r"|SpecDecoding metrics: |Speculative metrics: |Received request "
+    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) (?:/|https?:)"
 )
 _BANNER: Final = "vLLM API server version "  # before the arguments; releases up to 0.9 print no other sign of them
 _USAGE: Final = "usage: "  # argparse prints it before its error, and no header
