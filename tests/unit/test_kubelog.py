@@ -21,7 +21,12 @@ from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
-from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, StampedLines
+from specdec_exporter.predictor.sources.kubelog import (
+    Container,
+    KubernetesLogReader,
+    StampedLines,
+    predictors_container,
+)
 
 LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"
@@ -139,11 +144,7 @@ def scanner() -> EveryLine:
 
 def reader(url: str, token: Path, scanner: EveryLine, history: EveryLine | None = None) -> KubernetesLogReader:
     return KubernetesLogReader(
-        url=url,
-        access=Access(bearer_token_file=str(token)),
-        namespace="prod",
-        pod="llama-0",
-        container="kserve-container",
+        Container(url, Access(bearer_token_file=str(token)), "prod", "llama-0", "kserve-container"),
         scanner=scanner,
         counters=ReaderCounters(),
         history_scanner=history,
@@ -319,9 +320,8 @@ def from_environment(service_account: Path, environ: dict[str, str], lacks: str 
         if name != lacks:
             (service_account / name).write_text(text)
     given = {name: value for name, value in (IN_POD | environ).items() if name != lacks}
-    return KubernetesLogReader.from_environment(
-        scanner=EveryLine(), counters=ReaderCounters(), environ=given, service_account=service_account
-    )
+    container = predictors_container(given, service_account)
+    return KubernetesLogReader(container, scanner=EveryLine(), counters=ReaderCounters())
 
 
 def test_the_pod_tells_what_to_read(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple
 
 import aiohttp
 import msgspec
@@ -114,22 +114,55 @@ class _ApiStatus(msgspec.Struct):
     message: str = ""
 
 
+class Container(NamedTuple):
+    """A container of a pod, the ``url`` of the API that has its log, and the token and certificate for it."""
+
+    url: str
+    access: Access
+    namespace: str
+    pod: str
+    name: str
+
+
+def predictors_container(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Container:
+    """Return the predictor's container in the exporter's own pod.
+
+    Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
+    SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigError(f"{_ASKER} works only inside a pod: KUBERNETES_SERVICE_HOST is not set")
+    token = service_account / "token"
+    if not token.is_file():
+        raise ConfigError(
+            f"{_ASKER} needs a service account token, but {token} does not exist"
+            " (is automountServiceAccountToken false?)"
+        )
+    pod = environ.get("POD_NAME")
+    if not pod:
+        raise ConfigError(f"{_ASKER} needs POD_NAME in the environment (valueFrom: fieldRef: fieldPath: metadata.name)")
+    return Container(
+        url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        access=Access(ca_file=str(service_account / "ca.crt"), bearer_token_file=str(token)),
+        namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
+        pod=pod,
+        name=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
+    )
+
+
 class KubernetesLogReader:
     """Follows the log of one container of one pod.
 
-    ``url`` is that of the API. The token and certificate of ``access`` are read anew for every request, because the
-    kubelet renews them. With ``start="end"``, ``scanner`` gets the lines written from now on, and ``history_scanner``
-    gets the earlier ones, where it finds the engine-init line.
+    Its token and certificate are read anew for every request, because the kubelet renews them. With ``start="end"``,
+    ``scanner`` gets the lines written from now on, and ``history_scanner`` gets the earlier ones, where it finds the
+    engine-init line.
     """
 
     def __init__(
         self,
+        container: Container,
         *,
-        url: str,
-        access: Access,
-        namespace: str,
-        pod: str,
-        container: str,
         scanner: Scanner,
         counters: ReaderCounters,
         history_scanner: Scanner | None = None,
@@ -138,55 +171,13 @@ class KubernetesLogReader:
     ) -> None:
         self.counters = counters
         self.problem: str | None = None  # why the log cannot be read
-        self._url = f"{url}/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        self._credentials = Credentials(access, has_password=False)
-        self._what = f"container {container} of pod {namespace}/{pod}"
-        self._container = container
+        self._url = f"{container.url}/api/v1/namespaces/{container.namespace}/pods/{container.pod}/log"
+        self._credentials = Credentials(container.access, has_password=False)
+        self._what = f"container {container.name} of pod {container.namespace}/{container.pod}"
+        self._container = container.name
         self._lines = StampedLines(scanner, history_scanner, time.time_ns() if start == "end" else -1)
         self._first_retry_seconds = first_retry_seconds
         self._retry_seconds = first_retry_seconds
-
-    @classmethod
-    def from_environment(
-        cls,
-        *,
-        scanner: Scanner,
-        counters: ReaderCounters,
-        history_scanner: Scanner | None = None,
-        start: Literal["end", "start"] = "end",
-        environ: Mapping[str, str] = os.environ,
-        service_account: Path = SERVICE_ACCOUNT,
-    ) -> Self:
-        """Return a reader for the exporter's own pod.
-
-        Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
-        SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
-        """
-        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host:
-            raise ConfigError(f"{_ASKER} works only inside a pod: KUBERNETES_SERVICE_HOST is not set")
-        token = service_account / "token"
-        if not token.is_file():
-            raise ConfigError(
-                f"{_ASKER} needs a service account token, but {token} does not exist"
-                " (is automountServiceAccountToken false?)"
-            )
-        pod = environ.get("POD_NAME")
-        if not pod:
-            raise ConfigError(
-                f"{_ASKER} needs POD_NAME in the environment (valueFrom: fieldRef: fieldPath: metadata.name)"
-            )
-        return cls(
-            url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-            access=Access(ca_file=str(service_account / "ca.crt"), bearer_token_file=str(token)),
-            namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
-            pod=pod,
-            container=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
-            scanner=scanner,
-            counters=counters,
-            history_scanner=history_scanner,
-            start=start,
-        )
 
     async def begin(self) -> None:
         """Do nothing: the constructor noted the time of the start."""
