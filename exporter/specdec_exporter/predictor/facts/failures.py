@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -47,9 +47,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def load_failures() -> dict[str, Failure]:
     """Return the causes by code, in the order of the file. Loads PyYAML, so a scrape must not need them."""
-    content = pkgutil.get_data(__package__, "failures.yaml")
-    if content is None:
-        raise FileNotFoundError("failures.yaml")
+    content = Path(__file__).with_name("failures.yaml").read_bytes()
     return {failure.code: failure for failure in msgspec.yaml.decode(content, type=tuple[Failure, ...])}
 
 
