@@ -25,6 +25,7 @@ Key = float | int | str | None
 _MOST_TOLD_APART = 16 * bounds.ENGINES  # further engines beyond the bound are not told apart
 _POSITION = re.compile(r"[0-9]{1,4}")
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_WHOLE_HISTOGRAM = frozenset({math.inf, "sum", "count"})
 
 # Field, rank of its name, shape. In this order, the best name of a field comes first.
 _Figure = tuple[str, int, Shape]
@@ -175,7 +176,7 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
         if shape == "histogram" and len(values) > bounds.BUCKETS + 2:  # with sum and count
             dropped["histograms"] += 1
             continue
-        if None in values or (shape == "histogram" and not _is_whole(values)):
+        if None in values or (shape == "histogram" and not values.keys() >= _WHOLE_HISTOGRAM):
             continue
         value = _FIGURES[shape](field, _as_shown(values, dropped) if shape == "map" else values)
         if value is not None:
@@ -195,10 +196,6 @@ def _as_shown(values: Mapping[Key, float], dropped: Counter[str]) -> Mapping[Key
         else:
             found[key] = value
     return found
-
-
-def _is_whole(values: Mapping[Key, float]) -> bool:
-    return values.keys() >= {math.inf, "sum", "count"}
 
 
 def _scalar(field: str, values: Mapping[Key, float]) -> float | None:
