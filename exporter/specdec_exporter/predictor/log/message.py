@@ -68,7 +68,7 @@ _ENGINE_STATS: Final = re.compile(
     r"(?P<body>Avg prompt t(?:hroughput|put): )",
     re.ASCII,
 )
-_REQUEST: Final = "Received request "
+REQUEST: Final = "Received request "
 _UNTRUSTED: Final = Malformed(reason="its header names none of vLLM's files that print statistics", untrusted=True)
 
 
@@ -88,7 +88,7 @@ def read_message(message: str, origin: Origin = NOWHERE, how: How = SERVERS_OWN)
 _BEGINNINGS: Final[tuple[tuple[str, type], ...]] = (
     (SPEC_DECODING, SpecDecoding),
     (SPECULATIVE_V0, SpecDecoding),
-    (_REQUEST, RequestParams),
+    (REQUEST, RequestParams),
     ("Initializing a", EngineConfig),
     (SERVER_ARGUMENTS, ServerArguments),
 )

@@ -7,6 +7,7 @@ import time
 from typing import Final, Literal
 
 from specdec_exporter.predictor import versions
+from specdec_exporter.predictor.log.configline import SERVER_ARGUMENTS
 from specdec_exporter.predictor.log.container import FramedFormat, PartialLines, Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -19,8 +20,9 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.joining import MOST_PREVIOUS_BYTES, REQUEST, START_WORDS, LineJoiner
+from specdec_exporter.predictor.log.joining import MOST_PREVIOUS_BYTES, START_WORDS, LineJoiner
 from specdec_exporter.predictor.log.logline import continues
+from specdec_exporter.predictor.log.message import REQUEST
 from specdec_exporter.predictor.log.search import Words, find_words
 from specdec_exporter.predictor.log.streamevents import StreamEvents
 
@@ -34,7 +36,7 @@ LogTrust = Literal["server", "any", "auto"]
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "
 _WARNING: Final = Words((b"WARNING",))
-_SERVER_ARGUMENTS: Final = Words((b"non-default args: {",), place=18)
+_SERVER_ARGUMENTS: Final = Words((SERVER_ARGUMENTS.encode(),), place=18)
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # Finds the V0 engine's line, the engine-init line and most warnings.
 _SPECULATION: Final = Words((b"peculative",), place=3)
