@@ -19,7 +19,8 @@ import pytest
 from loglines import HEADER, SPEC
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.log.events import REPORT_KINDS
+from specdec_exporter.predictor.sources.inputs import LogInputs
 
 CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 SPEC_LINE = f"{HEADER}{SPEC}\n"

@@ -19,9 +19,9 @@ from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import HEADER, option
 from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
+from specdec_exporter.predictor.log.events import REPORT_KINDS, RUNNING_KINDS, EngineConfig, Event, StartFailure
 from specdec_exporter.predictor.log.scan import LogTrust
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
 
 

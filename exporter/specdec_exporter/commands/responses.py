@@ -13,11 +13,10 @@ from specdec_exporter.commands.streams import complain, discard
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.inspection.temperatures import RequestTemperatures
-from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.log.events import REPORT_KINDS, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
-from specdec_exporter.predictor.sources.responses import ResponseInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs
 
 
 def analyze_responses(
@@ -61,7 +60,8 @@ class _Responses:
 
     def __init__(self, paths: Sequence[str], header: str | None) -> None:
         self.story = RequestStory(with_header=header is not None)
-        self.inputs = ResponseInputs(paths, header=header)
+        self.inputs = LogInputs(paths)
+        self._header = header
         self.log = LogStory()
         self._temperatures = RequestTemperatures()
 
@@ -72,7 +72,7 @@ class _Responses:
             yield event
 
     def __iter__(self) -> Iterator[ResponseSpeculation]:
-        for line in self.inputs.lines():
+        for line in self.inputs.responses(self._header):
             if not isinstance(line, ResponseSpeculation):
                 self.story.add_other(line)
                 continue

@@ -1,4 +1,4 @@
-"""TLS and the token for one predictor, from files that are read again when they change."""
+"""TLS and the token for one predictor, from files that are read anew for every request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import ssl
 import stat
-from pathlib import Path
 from typing import Final
 
 from specdec_exporter import bounds
@@ -32,13 +31,11 @@ class Credentials:
             raise ConfigError("insecure_skip_verify excludes ca_file")
         if access.bearer_token_file is not None and has_password:
             raise ConfigError("expected bearer_token_file or a user in the URL, found both")
-        self._access = access
-        self._context: ssl.SSLContext | None = None
-        self._stamp: object = None
+        self.access = access
 
     def headers(self) -> dict[str, str]:
         """Return the header with the token. Raises :class:`FetchError` for a file without one."""
-        path = self._access.bearer_token_file
+        path = self.access.bearer_token_file
         if path is None:
             return {}
         token = _read(path, "bearer_token_file", bounds.TOKEN_BYTES).strip()
@@ -49,25 +46,10 @@ class Credentials:
 
     def context(self) -> ssl.SSLContext:
         """Return a context of the files as they are. Raises :class:`FetchError` for certificates that do not load."""
-        access = self._access
+        access = self.access
         if access.ca_file is None and access.cert_file is None and not access.insecure_skip_verify:
             return system_trust()
-        stamp = [_stamp(file) for file in (access.ca_file, access.cert_file, access.key_file) if file is not None]
-        if self._context is None or stamp != self._stamp:
-            self._context = None
-            self._context = _context(access)
-            self._stamp = stamp
-        return self._context
-
-    @property
-    def shows_certificate(self) -> bool:
-        """Whether the predictor gets a client certificate if it asks for one."""
-        return self._access.cert_file is not None
-
-    @property
-    def server_name(self) -> str | None:
-        """The name that the predictor's certificate must have; ``None`` for the host of the URL."""
-        return self._access.server_name
+        return _context(access)  # in a millisecond, or 20 for a file of all authorities
 
 
 @functools.cache
@@ -120,12 +102,3 @@ def _read(path: str, key: str, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise FetchError("credentials", f"{key} {path}: expected at most {max_bytes} bytes")
     return content
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Return what changes when a file is written or replaced, or when Kubernetes swaps a link to it."""
-    try:
-        status = Path(path).stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size

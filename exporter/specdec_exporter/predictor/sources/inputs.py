@@ -1,4 +1,4 @@
-"""Logs that are read once from start to end: files, gzipped files and stdin, as one sequence of events."""
+"""Logs and saved responses that are read once from start to end: files, gzipped files and stdin, as one sequence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -16,21 +17,13 @@ from typing import cast
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import (
-    START_KINDS,
-    EngineStats,
-    Event,
-    PredictorWarning,
-    ServerReady,
-    SpecDecoding,
-    StartFailure,
-)
+from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
+from specdec_exporter.predictor.responses import ResponseScanner, SavedLine
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
-REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
 _FOREIGN = {
     b"BZh": "bzip2",
@@ -76,22 +69,27 @@ class LogInputs:
 
         ``progress`` gets the number of :meth:`size` bytes read so far.
         """
-        return chain.from_iterable(self._read(kinds, progress))
+        new_scanner = partial(LogScanner, self.counters, trust=self._trust, kinds=kinds, count_lines=False)
+        return chain.from_iterable(self._read(new_scanner, progress))
 
-    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
+    def responses(self, header: str | None) -> Iterator[SavedLine]:
+        """Yield what the lines of all inputs say as saved responses; ``header`` as for :func:`parse_response`."""
+        # The readers pass on what a scanner finds and do not look at it, so it need not be an event of a log.
+        scanner = cast("Scanner", ResponseScanner(self.counters, header=header))
+        return cast("Iterator[SavedLine]", chain.from_iterable(self._read(lambda: scanner, None)))
+
+    def _read(
+        self, new_scanner: Callable[[], Scanner], progress: Callable[[int], None] | None
+    ) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
-            scanner = self._new_scanner(kinds)
             try:
                 with self._open(path) as (file, position):
                     telling = _telling(progress, done, position)
-                    yield from read_stream(file, scanner, telling, counters=self.counters)
+                    yield from read_stream(file, new_scanner(), telling, counters=self.counters)
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)
-
-    def _new_scanner(self, kinds: frozenset[type] | None) -> Scanner:
-        return LogScanner(self.counters, trust=self._trust, kinds=kinds, count_lines=False)
 
     @contextmanager
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
