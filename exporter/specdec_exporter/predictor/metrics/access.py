@@ -1,4 +1,4 @@
-"""TLS and the token for one predictor, from files that are read anew for every request."""
+"""TLS and the token for one predictor, from files that are read again when they change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import ssl
 import stat
+from pathlib import Path
 from typing import Final
 
 from specdec_exporter import bounds
@@ -32,6 +33,8 @@ class Credentials:
         if access.bearer_token_file is not None and has_password:
             raise ConfigError("expected bearer_token_file or a user in the URL, found both")
         self.access = access
+        self._context: ssl.SSLContext | None = None
+        self._stamp: object = None
 
     def headers(self) -> dict[str, str]:
         """Return the header with the token. Raises :class:`FetchError` for a file without one."""
@@ -49,7 +52,12 @@ class Credentials:
         access = self.access
         if access.ca_file is None and access.cert_file is None and not access.insecure_skip_verify:
             return system_trust()
-        return _context(access)  # in a millisecond, or 20 for a file of all authorities
+        stamp = [_stamp(file) for file in (access.ca_file, access.cert_file, access.key_file) if file is not None]
+        if self._context is None or stamp != self._stamp:
+            self._context = None
+            self._context = _context(access)
+            self._stamp = stamp
+        return self._context
 
 
 @functools.cache
@@ -102,3 +110,12 @@ def _read(path: str, key: str, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise FetchError("credentials", f"{key} {path}: expected at most {max_bytes} bytes")
     return content
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or replaced, or when Kubernetes swaps a link to it."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
