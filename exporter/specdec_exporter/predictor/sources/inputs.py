@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -95,7 +95,7 @@ class LogInputs:
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
         """Open one input: its bytes, and for a file a function that returns how many bytes of it were read."""
         if path == STDIN:
-            yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
+            yield _Stdin(self._stdin or cast("BinaryStream", sys.stdin.buffer)), None
             return
         with Path(path).open("rb", buffering=0) as raw:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
@@ -103,9 +103,7 @@ class LogInputs:
                 return
             beginning = raw.read(max(map(len, _FOREIGN)))
             raw.seek(0)
-            for magic, name in _FOREIGN.items():
-                if beginning.startswith(magic):
-                    raise SpecdecError(f"it is {name}; unpack or convert it, and give its text, also on stdin")
+            _refuse_foreign(beginning, _FOREIGN)
             if not beginning.startswith(_GZIP_MAGIC):
                 yield raw, raw.tell
                 return
@@ -113,6 +111,29 @@ class LogInputs:
 
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
+
+
+class _Stdin:
+    """Looks at the first bytes as they come: of a live log, none may be waited for."""
+
+    def __init__(self, file: BinaryStream) -> None:
+        self.fileno = file.fileno
+        self._readinto = getattr(file, "readinto1", file.readinto)
+        self._foreign = {_GZIP_MAGIC: "gzip", **_FOREIGN}
+
+    def readinto(self, buffer: memoryview) -> int | None:
+        """See :class:`BinaryStream`. Raises SpecdecError for bytes that are no text."""
+        count: int | None = self._readinto(buffer)
+        if count:
+            _refuse_foreign(bytes(buffer[: min(count, 8)]), self._foreign)
+            self._foreign = {}
+        return count
+
+
+def _refuse_foreign(beginning: bytes, foreign: Mapping[bytes, str]) -> None:
+    for magic, name in foreign.items():
+        if beginning.startswith(magic):
+            raise SpecdecError(f"it is {name}; unpack or convert it first")
 
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
