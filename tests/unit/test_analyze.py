@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from builders import CAPTURES
 from loglines import HEADER, SPEC
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 
-CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 
 

@@ -29,7 +29,6 @@ from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 INTERVAL = 0.05
 
 

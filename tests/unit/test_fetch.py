@@ -22,7 +22,7 @@ from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError, FetchError
 from specdec_exporter.predictor.metrics import fetch
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 BODY = (
@@ -74,12 +74,6 @@ async def raw_server(talk: Talk | bytes) -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with open_session() as opened:
-        yield opened
 
 
 async def failure(fetcher: MetricsFetcher, timeout_seconds: float = 5.0) -> FetchError:

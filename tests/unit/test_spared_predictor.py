@@ -18,7 +18,7 @@ from faults.wire import REFUSED, SLOW, SOUND, Server
 from faults.wire import serving as answering
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 
@@ -30,12 +30,6 @@ async def serving() -> AsyncIterator[Server]:
     async with answering() as predictor:
         predictor.body, predictor.fault = ONE_ENGINE.read_bytes(), SOUND
         yield predictor
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with open_session() as opened:
-        yield opened
 
 
 @contextlib.asynccontextmanager
