@@ -365,21 +365,18 @@ async def test_a_server_that_answers_no_metrics_is_a_failure_and_never_said_not_
         assert "reach" not in result.flat
 
 
-async def test_a_wrong_path_on_the_right_server_is_recognised(predictor: Predictor, run: Check) -> None:
-    predictor.bodies, predictor.status, predictor.version = [b""], 404, "0.32.0"
-    result = await run(predictor.url)
-    assert result.code == 1
-    assert "/version says vLLM 0.32.0" in result.finding("Metrics")
-
-
-@pytest.mark.parametrize(("status", "hint"), [(401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")])
-async def test_a_right_path_that_answers_no_metrics_is_not_called_wrong(
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [(404, "/version says vLLM 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
+)
+async def test_only_a_wrong_path_on_the_right_server_is_called_wrong(
     predictor: Predictor, run: Check, status: int, hint: str
 ) -> None:
     predictor.bodies, predictor.status, predictor.version = [b""], status, "0.32.0"
     result = await run(predictor.url)
+    assert result.code == 1
     assert hint in result.finding("Metrics")
-    assert "without a path" not in result.flat
+    assert ("without a path" in result.flat) is (status == 404)
 
 
 async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: Predictor, run: Check) -> None:

@@ -19,16 +19,6 @@ TIME = "2026-11-20T21:44:52.123456789Z"
         (f"{TIME} stdout F hello world", Piece(b"hello world", "stdout", partial=False, timestamp=TIME)),
         (f"{TIME} stdout P:attr:x hello", Piece(b"hello", "stdout", partial=True, timestamp=TIME)),
         (f"{TIME} stdout F", Piece(b"", "stdout", partial=False, timestamp=TIME)),
-    ],
-)
-def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
-    assert unwrap(line.encode(), "cri") == piece
-    assert detect_format(line.encode()) == "cri"
-
-
-@pytest.mark.parametrize(
-    ("line", "piece"),
-    [
         (
             rf'{{"log":"hello \u003c\"\u001b[0m\n","stream":"stdout","time":"{TIME}"}}',
             Piece(b'hello <"\x1b[0m', "stdout", partial=False, timestamp=TIME),
@@ -45,9 +35,10 @@ def test_a_cri_line_is_unwrapped(line: str, piece: Piece) -> None:
         ('{"stream":"stderr","_p":"P","log":"hello"}', Piece(b"hello", "stderr", partial=True, timestamp=None)),
     ],
 )
-def test_a_docker_line_is_unwrapped(line: str, piece: Piece) -> None:
-    assert unwrap(line.encode(), "docker") == piece
-    assert detect_format(line.encode()) == "docker"
+def test_a_framed_line_is_unwrapped(line: str, piece: Piece) -> None:
+    runtime = "docker" if line.startswith("{") else "cri"
+    assert detect_format(line.encode()) == runtime
+    assert unwrap(line.encode(), runtime) == piece
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,3 @@ async def test_a_real_prometheus_counts_what_happened(tmp_path: Path) -> None:
     assert found.keys() == KINDS.keys()
     wrong = {name: list(increase_problems(KINDS[name], SCRAPED[name], increases)) for name, increases in found.items()}
     assert {name: problems for name, problems in wrong.items() if problems} == {}
-
-
-async def test_replicas_behind_one_url_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    await _scraped(KINDS["two old replicas in turn"])
-    assert [record.message for record in caplog.records if record.levelname != "INFO"] == ["several processes answer"]
