@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 
 import running
-from builders import CAPTURES
+from builders import CAPTURES, started
 from recordings import recording
 from running import Predictor
 from specdec_exporter.baseline.file import write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
-from specdec_exporter.config import Duration, PredictorSettings, Settings, WebSettings
+from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.serving import serve as exporter_process
-from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 
@@ -89,10 +88,7 @@ async def serve() -> AsyncIterator[Serve]:
 
         async def serving(*predictors: PredictorSettings, **web_settings: Any) -> str:
             listening = WebSettings(listen_addresses=("127.0.0.1:0",), **web_settings)
-            settings = Settings(web=listening, window=Duration(600), predictors=predictors)
-            runtime = ExporterRuntime(settings, lambda: settings)
-            await runtime.start()
-            stack.push_async_callback(runtime.stop)
+            runtime = await stack.enter_async_context(started(*predictors, web=listening, window=Duration(600)))
             site = exporter_process._site(runtime)
             runner = await exporter_process._bind(site, listening.listen_addresses)
             stack.push_async_callback(runner.cleanup)
