@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from fieldtools import ROOT
 from fuzz.target import Target, require_numbers, require_one_line
 from recordings import loaded, recording
 from specdec_exporter import config
@@ -24,7 +25,6 @@ from specdec_exporter.web import webconfig
 from specdec_exporter.yamlfile import convert, parse_yaml
 
 T = TypeVar("T")
-ROOT = Path(__file__).parents[2]
 
 SETTINGS = b"""\
 web:

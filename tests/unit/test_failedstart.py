@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import FIXTURES
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.examination import failed_starts
 from specdec_exporter.inspection.logstory import LogStory
@@ -23,7 +24,6 @@ from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
 from userstext import PLACES
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 FAILED = sorted((FIXTURES / "starts" / "failed").glob("*.log"))
 HEALTHY = sorted([*(FIXTURES / "captures").glob("*/server.log"), *(FIXTURES / "starts").glob("*.log")])
 CAUSES = {
