@@ -205,7 +205,10 @@ def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
 @pytest.mark.parametrize(
     ("loads", "words"),
     [
-        ([DRAFTING.interval(4.0, 4000.0, seconds=0.1)] * 12, "only 154 decoding steps to compare so far, 200 are needed"),
+        (
+            [DRAFTING.interval(4.0, 4000.0, seconds=0.1)] * 12,
+            "only 154 decoding steps to compare so far, 200 are needed",
+        ),
         ([DRAFTING.interval(8.0, 4000.0)] * (FEWEST - 1), "only 3 intervals so far, 4 are needed"),
         (
             [*[DRAFTING.interval(2.0, 4000.0)] * 20, Load(15.0, Counts(steps=100, step_seconds=460.0))],
