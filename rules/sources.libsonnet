@@ -217,7 +217,7 @@ function(config)
     // Prometheus itself: a replica counts as new only if it has no sample in the hour before that time.
     replicasStarted(seconds)::
       local generated(of) = source.raw.counter('generation_tokens', of);
-      aggregate('count', '(%(resets)s > 0) or (%(now)s unless %(before)s)' % {
+      aggregate('count', '(%(resets)s > 0) or (%(now)s < %(before)s) or (%(now)s unless %(before)s)' % {
         resets: generated(ranged('resets', seconds)),
         now: generated(function(series) series),
         before: generated(function(series) 'last_over_time(%(series)s[%(past)s] offset %(window)s)' % {

@@ -10,7 +10,6 @@ function(config, signals, alert)
   // Where vLLM verifies only part of each draft: there it tells what the rate would.
   local first = promql.group(signals.first_acceptance.record + ' unless ' + acceptance);
   local surelyBelow = signals.surelyBelow;
-  local ago = promql.offset(minutes(25));
 
   // A measurement beats an estimate: nobody hears of acceptance while speculation makes the service faster.
   local unless(expression) = '\nunless\n' + expression;
@@ -52,7 +51,7 @@ function(config, signals, alert)
       }
       + std.join(' ', [sample, facts.speedup]),
     ),
-    impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measurement tells.',
+    impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measured speed-up tells.',
     action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
             + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. If nothing changed, measure: '
             + 'record a baseline without speculation (specdec-exporter baseline record), and compare (specdec-exporter '
@@ -94,7 +93,7 @@ function(config, signals, alert)
         // As many in these minutes as the long window needs.
         lately: promql.range('min_over_time', signals.drafts_now.record, minutes(15)),
         min_rate: number(config.alert_min_drafts / config.long_window_seconds),
-        drafted: signals.drafts_now.record + ago,
+        drafted: promql.range('max_over_time', signals.drafts_now.record, minutes(30), minutes(25)),
         unless_it_pays: unless_it_pays,
         unless_measured: unless_measured,
       },

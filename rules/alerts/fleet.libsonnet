@@ -86,7 +86,7 @@ function(config, signals, alert)
   local slower(matchers) = |||
     max by (%(service)s) (
       (
-        %(ratio)s > %(limit)s
+        (%(ratio)s > %(limit)s unless %(on)s %(ratio_tokens)s < %(limit)s)
         and %(on_sli)s
         %(slower)s
         unless %(on)s
@@ -99,6 +99,7 @@ function(config, signals, alert)
     )
   ||| % {
     local paged(signal) = signal.record + promql.braces(['sli=~"e2e|tpot"', matchers]),
+    ratio_tokens: signals.latency_ratio_now.record + promql.braces(['sli="tpot"', matchers]),
     service: promql.list(service),
     ratio: paged(signals.latency_ratio_now),
     limit: number(config.policy.latency.harmful_ratio),

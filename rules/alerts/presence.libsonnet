@@ -62,7 +62,7 @@ function(config, signals, alert)
         silent: promql.group(signals.silent.expr),
       },
       summary: 'All targets of a busy service vanished.',
-      description: 'Requests ran in %(where)s until all its targets vanished, and none came back.' % { where: whereService },
+      description: 'Requests ran in %(where)s until all its targets vanished, and none has answered since.' % { where: whereService },
       impact: 'If nobody removed it, its users get errors. Prometheus cannot tell a removal from a loss.',
       action: 'Ask whether somebody removed or renamed the service. If nobody did, look for its pods: a node or a quota may be lost.',
     }),

@@ -2,6 +2,7 @@
 local promql = import '../promql.libsonnet';
 
 function(config, signals, alert)
+  local source = (import '../sources.libsonnet')(config);
   local number = promql.number;
   local minutes(n) = n * config.minute_seconds;
   local on = 'on (%s)' % promql.list(config.level_labels);
@@ -38,8 +39,11 @@ function(config, signals, alert)
         %(gap)s
       )
       and
+      %(shorter)s
+      and
       %(effective)s >= %(min_effective)s
     ||| % {
+      shorter: signals.replica_shorter.record,
       acceptance: signals.replica_acceptance.record,
       others: promql.indent(signals.others_acceptance.expr),
       margin: promql.indent(signals.others_margin.expr),
@@ -53,7 +57,11 @@ function(config, signals, alert)
       %(drafts)s > 0
       and %(on)s
       sum by (%(labels)s) (%(drafts)s) >= %(min_drafts)d
+      and on (%(replica)s)
+      %(there)s
     ||| % {
+      replica: promql.list(config.level_labels + config.replica_labels),
+      there: source.engines,
       generating: signals.replica_generation_tokens.expr,
       min_tokens: number(signals.generation_tokens_now.least),
       drafts: signals.replica_drafts.record,

@@ -33,12 +33,12 @@ function(config, signals, alert)
     loop(
       'critical',
       signals.restart_loop.expr + 'and\n' + promql.group(signals.hardly_readable.expr),
-      'For more than %s of the time, the metrics of the replicas cannot be read, and every restart drops the requests that ran.'
+      'For more than %s of the time, the metrics of the replicas cannot be read. Every restart of a predictor drops the requests that ran.'
       % alert.percentOf(signals.hardly_readable.lost),
     ),
     loop(
       'warning',
       signals.restart_loop.expr,
-      'Every restart drops the requests that ran, and the first requests after it are slow.'
+      'Every restart of a predictor drops the requests that ran, and the first requests after it are slow.'
     ),
   ]

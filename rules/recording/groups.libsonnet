@@ -45,7 +45,7 @@ function(config, signals)
       ]
     ]),
     group('curve', slow, [rule(signals[s]) for s in ['first_acceptance', 'acceptance_broken', 'acceptance_good']]),
-    group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance']]),
+    group('replicas', slow, [rule(signals[s]) for s in ['replica_drafts', 'replica_acceptance', 'replica_shorter']]),
     group('latency', middle, bySli(signals.requests) + bySli(signals.latency_mean)),
     group('epoch', slow, [rule(signals.epoch), rule(signals.lasting)]),
     group(
@@ -60,7 +60,7 @@ function(config, signals)
     group(
       'baselines',
       slow,
-      [rule(signals.busier)]
+      [rule(signals[s]) for s in ['busier', 'control_lighter']]
       + bySli(signals.latency_baseline)
       + bySli(signals.cdf_control)
       + [rule(signals[s]) for s in ['acceptance_baseline', 'acceptance_fallen', 'acceptance_fell_from']]

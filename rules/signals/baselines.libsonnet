@@ -83,19 +83,17 @@ function(config, source, signals, name)
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
   local is_raw_control = [source.serviceMatches(config.control_service_regex)];
-  // The control's series, renamed to the service that it controls. None while the control itself drafts.
-  local asControlled(expression) = promql.strip(|||
+  // The control's series, renamed to the service that it controls.
+  local renamed(series) = promql.strip(|||
     label_replace(
-      %(series)s
-      unless %(on)s (%(draft_tokens)s > 0),
+      %(series)s,
       "inference_service", "$1", "inference_service", "%(control)s"
     )
-  ||| % {
-    series: promql.indent(expression),
-    on: on,
-    draft_tokens: signals.draft_tokens.record,
-    control: config.control_service_regex,
-  });
+  ||| % { series: promql.indent(series), control: config.control_service_regex });
+  // None while the control itself drafts, or has so little load that it is faster for that.
+  local asControlled(expression) =
+    renamed('%s\nunless %s (%s > 0)' % [promql.strip(expression), on, signals.draft_tokens.record])
+    + '\nunless %s\n%s' % [on, signals.control_lighter.record];
   local enough_requests = '%(requests)s >= %(min_requests)d' % {
     requests: signals.requests.record,
     min_requests: config.min_requests,
@@ -249,6 +247,17 @@ function(config, source, signals, name)
         already: signals.busier.record,
         requests: requests,
       },
+    },
+
+    // Not by requests running: a service that is slow has more of them for that. Below two, batches hardly matter. Absent nearly
+    // always, too.
+    control_lighter: {
+      record: name('control', 'lighter'),
+      unit: 'suffix:/s',
+      help: 'Tokens per second and engine, where those of its live control are less than half as many: that is faster for its load.',
+      local tokens(matchers='') =
+        promql.range('avg_over_time', signals.generation_tokens_now.record + matchers, long) + ' / ' + source.replicas,
+      expr: '%s\n> 2 * %s\nand\n%s > 2' % [tokens(), renamed(tokens('{%s}' % is_control)), signals.running_lately.record],
     },
 
     // Absent for history: it has so many requests that their number does not matter.

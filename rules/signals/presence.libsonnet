@@ -51,7 +51,7 @@ function(config, source, signals, name)
         (
           2 + (%(was)s == 0)
           and %(of)s
-          (%(running)s > 0)
+          (%(running)s > 0 and %(of)s last_over_time(%(tokens)s[10m]) > 0)
           unless %(of)s
           (%(up)s offset 10m and on (job, instance) %(up)s)
           or
@@ -70,6 +70,8 @@ function(config, source, signals, name)
         // A replica whose metrics could never be read, but whose log is: the log tells that it works.
         logged: if config.source == 'vllm' then '' else '\n    unless %(of)s\n    %(logged)s' % { of: ofService, logged: source.logged },
         running: source.runningAtLast(600),
+        // Another replica may have had requests, but the last one idled.
+        tokens: signals.generation_tokens_now.record,
       },
     },
     silent: {
@@ -157,11 +159,13 @@ function(config, source, signals, name)
       expr: source.replicaCounter('rate', 'generation_tokens', short) + ' == 0\nand\n'
             + source.replicaCounter('max_over_time', 'generation_tokens', short) + ' > 0',
     },
-    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545). But an
-    // idle engine would get requests before another has two all the time.
+    // Requests that run are not enough: after all of them are aborted, the gauge may keep its last value (vLLM #22545), that of
+    // waiting ones too. But an idle engine would get requests before another has two all the time, and a service that was never
+    // idle for an hour does not lose all of them at once. Then it goes on as it is: the hour passes.
     stalled: {
       unit: 'short',
-      help: 'Engines that generate nothing while requests wait in them, or run in them and another is busy. The value: requests.',
+      help: 'Engines that generate nothing while requests wait in them, or run in them and another is busy, or no engine of a service '
+            + 'generates anything that did so all the time. The value: requests.',
       expr: |||
         (
           %(waiting)s > 0
@@ -169,11 +173,27 @@ function(config, source, signals, name)
           %(running)s > 0
           and on (%(level)s)
           (%(busy)s >= 2 unless %(idle)s)
+          or
+          %(running)s > 0
+          and on (%(level)s)
+          (
+            %(generated)s == 0
+            and
+            %(steady)s >= %(least)s
+          )
+          or
+          %(running)s > 0
+          and on (%(level)s, %(replica)s)
+          ALERTS{alertname="SpecDecodeEngineStalled"}
         )
         and
         %(idle)s
       ||| % {
         level: promql.list(level),
+        replica: promql.list(config.replica_labels),
+        generated: signals.generation_tokens_now.record,
+        steady: promql.range('min_over_time', signals.generation_tokens_now.record, 3600, 600),
+        least: number(signals.generation_tokens_now.least),
         waiting: source.replicaGauge('sum', 'requests_waiting'),
         running: source.replicaGauge('sum', 'requests_running'),
         busy: source.replicaLeast('requests_running', short),

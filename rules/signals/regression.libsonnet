@@ -187,8 +187,16 @@ function(config, source, signals, name)
     tail_lasting: {
       record: name('latency', 'tail_lasting', long),
       unit: 'percentunit',
-      help: 'The same, unless the last ten minutes are clearly faster than the whole window.',
-      expr: '%s\nunless %s\n%s' % [signals.tail_longer.record, on_sli, signals.faster_lately.expr],
+      help: 'The same, unless the last ten minutes are clearly faster than the whole window, or tokens are hardly slower: answers or '
+            + 'prompts may be longer.',
+      expr: '%(longer)s\nunless %(on_sli)s\n%(faster)s\nunless %(on)s\n%(shift)s <= %(critical)s' % {
+        longer: signals.tail_longer.record,
+        on_sli: on_sli,
+        faster: promql.group(signals.faster_lately.expr),
+        on: on,
+        shift: ofSli(signals.tail_shift.record, 'tpot'),
+        critical: number(config.policy.latency.tail_shift_critical),
+      },
     },
     // Not recorded. Half an hour remembers a blip of minutes that is long over: nobody is woken by that. Not against 1: where most
     // requests are faster and some slower, the mean is below it.

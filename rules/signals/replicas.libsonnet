@@ -76,6 +76,28 @@ function(config, source, signals, name)
         effective: signals.effective_drafts.record,
       },
     },
+    // The rate by draft token falls with k by itself. Absent nearly always.
+    replica_shorter: {
+      record: name('replica', 'shorter', long),
+      unit: 'short',
+      help: 'Accepted tokens per draft by replica, where they are a tenth fewer than those of the other replicas, and it is there now.',
+      expr: |||
+        %(accepted)s / %(drafts)s
+        < 0.9 *
+        (sum by (%(labels)s) (%(accepted)s) - %(on)s group_right () %(accepted)s)
+        / (%(others)s)
+        and on (%(replica)s)
+        %(there)s
+      ||| % {
+        accepted: source.replicaCounter('increase', 'accepted_tokens', long),
+        drafts: signals.replica_drafts.record,
+        labels: promql.list(level),
+        on: on,
+        others: signals.others_drafts.expr,
+        replica: promql.list(level + config.replica_labels),
+        there: source.engines,
+      },
+    },
     replica_generation_tokens: {
       unit: 'suffix:/s',
       help: 'Tokens generated per second by replica.',

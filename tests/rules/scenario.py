@@ -460,9 +460,7 @@ class Pack:
         try:
             self._test([case for _, case in asked], every, 1, alert_rule_test=nothing)
         except PromtoolError as told:
-            if "err:" in str(told):  # a query failed: nobody knows what fires
-                raise
-            for time, alerts in re.findall(r"time: (\w+),(.*?)\n {12}\]", str(told), re.DOTALL):
+            for time, alerts in _answers(told, r"time: (\w+),(.*?)\n {12}\]"):
                 got = re.findall(r"Labels:\{(.*?)\}\s*Annotations:\{(.*)\}", alerts)
                 found[round(seconds(time) / 60)] += [Fired(_pairs(labels), _pairs(texts)) for labels, texts in got]
         return [case.fired(found[minute]) for minute, case in asked]
@@ -475,9 +473,7 @@ class Pack:
         try:
             self._test(cases, every, 1, promql_expr_test=nothing)
         except PromtoolError as told:
-            if "err:" in str(told):
-                raise
-            for time, got in re.findall(r"time: (\w+),\s+exp: nil\s+got: (.*)", str(told)):
+            for time, got in _answers(told, r"time: (\w+),\s+exp: nil\s+got: ([^\n]*)"):
                 for labels in map(_pairs, re.findall(r"\{(.*?)\} 1E\+00", got)):
                     for case in cases:
                         if labels.get("inference_service", case.prefix).startswith(case.prefix):
@@ -502,6 +498,14 @@ class Pack:
         file = self.directory / "test.yaml"
         file.write_text(json.dumps(document), encoding="utf-8")
         self.promtool.test_rules(file)
+
+
+def _answers(told: PromtoolError, pattern: str) -> list[tuple[str, str]]:
+    """What promtool got, by time. Raises ``told`` where a query failed, or nothing ran: nobody knows what fires."""
+    found = re.findall(pattern, str(told), re.DOTALL)
+    if "err:" in str(told) or not found:
+        raise told
+    return found
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from rules.scenario import CHAT, NOWHERE, SECOND, Case, Pack, Phase, Series, rep
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
 MODEST = (0.6, 0.4, 0.26)  # 0.42
+LONGER = (0.85, 0.72, 0.59, 0.47, 0.37, 0.28, 0.2, 0.14)  # the same head with k 8: 0.45
 PAGE = "SpecDecodeAcceptanceLow critical"
 TICKET = "SpecDecodeAcceptanceLow warning"
 OUTLIER = "SpecDecodeReplicaOutlier warning poor_drafts"
@@ -75,7 +76,7 @@ def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
         ),
         Case(
             name="idle",
-            series=service(healthy, Phase(minutes=60, drafts_per_minute=0, requests_per_minute=0)),
+            series=service(healthy, Phase(minutes=60, drafts_per_minute=0, requests_per_minute=0, running=0)),
             firing={119: set()},
         ),
         Case(
@@ -210,6 +211,18 @@ def test_a_replica_with_the_wrong_head(pack: Pack) -> None:
         ),
         Case(name="one of two", series=replicas(HEALTHY, (0.65, 0.5, 0.38)), firing={95: {OUTLIER}}),
         Case(name="two alike", series=replicas(HEALTHY, (0.7, 0.55, 0.45)), firing={95: set()}),
+        Case(name="one with a longer draft", series=replicas(HEALTHY, LONGER), firing={95: set()}),
+        Case(
+            name="one that is gone",
+            series=replicas(HEALTHY, HEALTHY)
+            + service(
+                Phase(minutes=80, curve=MODEST),
+                Phase(minutes=20, curve=MODEST, removed=True),
+                labels=replica(2),
+                families=("ttft",),
+            ),
+            firing={78: {OUTLIER}, 96: set()},
+        ),
     )
 
 
@@ -222,6 +235,13 @@ def test_an_incident_with_pauses_is_one(pack: Pack) -> None:
 
 
 # --- What was wrong once ----------------------------------------------------------------------------------------------
+
+
+def gap(series: list[Series], lost: range) -> list[Series]:
+    def kept(one: Series) -> list[float | None]:
+        return [None if minute in lost else value for minute, value in enumerate(one.values)]
+
+    return [dataclasses.replace(one, values=kept(one)) for one in series]
 
 
 def test_nobody_is_woken_without_half_an_hour_of_almost_nothing(pack: Pack) -> None:
@@ -237,6 +257,11 @@ def test_nobody_is_woken_without_half_an_hour_of_almost_nothing(pack: Pack) -> N
             name="a new service that is bad",
             series=service(Phase(minutes=60, curve=nothing)),
             firing={7: {TICKET}, 20: {TICKET}, 28: {TICKET}, 40: {PAGE, TICKET}},
+        ),
+        Case(
+            name="without samples for 15 minutes of it",
+            series=gap(service(Phase(minutes=150, curve=nothing)), range(80, 95)),
+            firing={minute: {PAGE, TICKET} for minute in range(100, 148, 4)},
         ),
         Case(
             name="well again, but not in the mean of 30 minutes",

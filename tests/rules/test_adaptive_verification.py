@@ -163,7 +163,7 @@ def test_the_first_position_tells_whether_the_draft_fits(pack: Pack) -> None:
 def test_what_is_measured_is_told(pack: Pack) -> None:
     """By a live control, whatever is accepted."""
     families = ("tpot", "ttft")
-    control = service(light(130), families=families, speculative=False, labels=CONTROL)
+    control = service(busy(130), families=families, speculative=False, labels=CONTROL)
 
     def case(name: str, times: float, verdict: float, *told: str, first: float = 0.72) -> Case:
         latency = {**STEADY, "tpot": slower(STEADY["tpot"], times)}

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from rules.conftest import RENDERED
-from rules.scenario import NOWHERE, STEADY, Case, Pack, Phase, Series, pinned, rule_groups, service, slower
+from rules.scenario import NOWHERE, STEADY, Case, Pack, Phase, Series, Shares, pinned, rule_groups, service, slower
 from rules.test_outages import EVERY, late
 
 pytestmark = pytest.mark.slow
+
+Latency = Mapping[str, Shares]
 
 ONSET = 45
 SLOW = {"tpot": slower(STEADY["tpot"], 1.5)}
@@ -132,15 +134,15 @@ def test_it_names_the_first_dozen_and_their_number(pack: Pack) -> None:
     assert text == f"20 services cannot be read in eu-1: {names} and others."
 
 
-def slowly(affected: int, *, late: int = 0, restart: bool = False) -> Iterator[Series]:
+def slowly(affected: int, *, late: int = 0, restart: bool = False, slow: Latency = SLOW) -> Iterator[Series]:
     """Fifteen services with a baseline file, some of them slower from :data:`ONSET` on, each ``late`` minutes later."""
     for number in range(15):
         onset = ONSET + late * number
-        latency = SLOW if number < affected else STEADY
+        latency = slow if number < affected else STEADY
         phases = (Phase(minutes=onset), Phase(minutes=100 - onset, latency=latency, restart=restart))
         labels = {**named(number), "pod": f"chat-{number}-0", "instance": f"10.0.1.{number}:10409"}
-        yield from service(*phases, families=("tpot",), labels=labels)
-        yield from pinned(100, {"tpot": STEADY["tpot"]}, labels=labels)
+        yield from service(*phases, families=slow, labels=labels)
+        yield from pinned(100, {sli: STEADY[sli] for sli in slow}, labels=labels)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,12 @@ def test_a_third_that_are_slower_are_one_page(wrong: dict[str, int], pack: Pack)
             },
         )
     )
+
+
+def test_longer_answers_of_many_are_no_page(pack: Pack) -> None:
+    longer = {"tpot": STEADY["tpot"], "e2e": slower(STEADY["e2e"], 2.5)}
+    values = {98: {SLOWER: None, count("P99Regression"): None}}
+    pack.run(Case(name="answers", series=list(slowly(6, slow=longer)), values=values))
 
 
 def test_a_few_that_are_slower_page_for_themselves(pack: Pack) -> None:

@@ -110,6 +110,17 @@ def test_against_a_live_control(pack: Pack) -> None:
             firing={85: QUIET},
         ),
         Case(
+            name="a control with a tenth of the load is faster for that",
+            series=service(dataclasses.replace(busy_and_slow, running=30, drafts_per_minute=6000), families=SLIS)
+            + service(
+                Phase(minutes=90, latency={sli: slower(shares, 0.75) for sli, shares in STEADY.items()}, running=3),
+                families=SLIS,
+                speculative=False,
+                labels=CONTROL,
+            ),
+            firing={85: QUIET},
+        ),
+        Case(
             name="the control goes before the file",
             series=service(Phase(minutes=90, requests_per_minute=200), families=SLIS)
             + service(
@@ -243,6 +254,25 @@ def test_a_slowdown_of_minutes_that_is_over_pages_nobody(pack: Pack) -> None:
             firing={245: {P99, P99_PAGE}},
         ),
         every=2,
+    )
+
+
+def test_where_no_token_is_slower_nobody_is_woken(pack: Pack) -> None:
+    normal = Phase(minutes=60)
+    longer = Phase(minutes=110, latency={**STEADY, "e2e": slower(STEADY["e2e"], 2)})
+    loading, cold = Phase(minutes=18, up=False), dataclasses.replace(all_slower(2.5, restart=True), minutes=12)
+    pages = pack.alone("SpecDecodeP99Regression")
+    pages.run(
+        Case(
+            name="answers twice as long",
+            series=service(normal, longer, families=SLIS) + pinned(170, STEADY),
+            firing={60: QUIET} | dict.fromkeys(range(100, 170, 2), {MEAN}),
+        ),
+        Case(
+            name="the first minutes after a load of 18",
+            series=service(normal, loading, cold, Phase(minutes=80), families=SLIS) + pinned(170, STEADY),
+            firing=dict.fromkeys(range(60, 170, 2), QUIET),
+        ),
     )
 
 

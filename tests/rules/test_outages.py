@@ -490,6 +490,11 @@ def test_an_engine_of_a_group_that_hangs_or_vanishes(promtool: Promtool, source:
             series=group(WELL, hung),
             firing={BEFORE + 6: QUIET} | throughout(range(BEFORE + 14, minutes, 10), STALLED),
         ),
+        Case(
+            name="the only engine hung, of a busy service",
+            series=service(Phase(minutes=90), hung, source=source),
+            firing={96: QUIET} | throughout(range(104, 190, 10), STALLED),
+        ),
         # vLLM #22545.
         Case(
             name="aborted and hardly used",
@@ -509,7 +514,7 @@ def test_an_engine_of_a_group_that_hangs_or_vanishes(promtool: Promtool, source:
         ),
     )
     pack.run(*cases, every=EVERY)
-    [stalled], [lost] = pack.fired((minutes - 2, cases[0]), (minutes - 4, cases[2]), every=EVERY)
+    [stalled], [lost] = pack.fired((minutes - 2, cases[0]), (minutes - 4, cases[3]), every=EVERY)
     for alert in (stalled, lost):
         assert alert.labels["pod"] == "chat-0"
         assert alert.labels["engine"] == "1"
@@ -524,7 +529,7 @@ def test_a_service_that_was_removed_is_forgotten_after_a_day(
     removed = [
         each
         for each in service(Phase(minutes=60), Phase(minutes=1600, present=False), source=source)
-        if "up" in each.name or "requests_running" in each.name
+        if any(name in each.name for name in ("up", "requests_running", "generation_tokens"))
     ]
     pack.run(
         Case(name="removed", series=removed, firing={100: {DOWN}, 1480: {DOWN}, 1560: QUIET}),

@@ -56,6 +56,35 @@ def test_a_service_at_zero_is_not_down_where_another_has_its_address(either_pack
     either_pack.run(Case(name="zero", series=series, values={80: {down % "chat": None, down % "code": 2}}))
 
 
+def test_what_is_idle_before_it_goes_to_zero_was_not_lost(either_pack: Pack, source: Source) -> None:
+    """Another replica had requests within ten minutes, but not the last one."""
+
+    def one(*phases: Phase, labels: dict[str, str] | None = None) -> list[Series]:
+        return service(*phases, source=source, labels=labels)
+
+    busy, gone = Phase(minutes=30), Phase(minutes=40, removed=True)
+    idle = Phase(minutes=8, drafts_per_minute=0, requests_per_minute=0, running=0)
+    either_pack.alone("SpecDecodeTargetDown").run(
+        Case(
+            name="one of two, then the other",
+            series=one(busy, idle, gone) + one(busy, gone, labels=SECOND),
+            firing=dict.fromkeys(range(30, 78, 4), QUIET),
+        ),
+        Case(
+            name="rolled out, then to zero",
+            series=one(busy, gone) + one(Phase(minutes=28, present=False), idle, gone, labels=SECOND),
+            firing=dict.fromkeys(range(30, 76, 4), QUIET),
+        ),
+        Case(
+            name="the last one is lost",
+            series=one(busy, Phase(minutes=8), gone) + one(busy, gone, labels=SECOND),
+            firing={60: {"SpecDecodeTargetDown warning"}},
+        ),
+        Case(name="well", series=one(Phase(minutes=80))),
+        every=1,
+    )
+
+
 def test_a_scrape_that_fails_is_no_start(pack: Pack) -> None:
     """Fifteen minutes after it, there is nothing at the same moment of the past."""
     failing = [phase for _ in range(5) for phase in (Phase(minutes=19), Phase(minutes=1, up=False))]
