@@ -31,6 +31,8 @@ HISTOGRAMS = {
 SLIS = tuple(HISTOGRAMS)
 # Tokens per finished request: fields of a baseline and of a snapshot.
 LENGTHS = ("prompt_length", "generation_length")
+# All histograms: field of a baseline -> field of a snapshot.
+RECORDED = {**HISTOGRAMS, **{name: name for name in LENGTHS}}
 
 MAX_TEXT = 4096
 

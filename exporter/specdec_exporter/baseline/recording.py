@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from specdec_exporter.baseline.blocks import Blocks
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
+from specdec_exporter.baseline.file import HISTOGRAMS, RECORDED, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.admission import EngineKey
@@ -108,7 +108,7 @@ class Recorder:
         found = Increases(
             histograms={
                 field: total
-                for field, source in (*HISTOGRAMS.items(), *zip(LENGTHS, LENGTHS, strict=True))
+                for field, source in RECORDED.items()
                 if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
             counts=_counts(pairs),
