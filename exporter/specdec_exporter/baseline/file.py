@@ -35,6 +35,7 @@ LENGTHS = ("prompt_length", "generation_length")
 RECORDED = {**HISTOGRAMS, **{name: name for name in LENGTHS}}
 
 MAX_TEXT = 4096
+MAX_BLOCKS = 24  # of a recording; a long one has 13 or more
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.blocks import MAX_BLOCKS
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, RECORDED, Baseline, Block, Context, as_utc
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, MAX_BLOCKS, RECORDED, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
