@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.inspection.examination import Examination, Look
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.figures import (
-    LEVEL_STYLE,
     breakdown_table,
     figures_table,
     print_curve,
     print_finding,
+    print_summary,
     print_verdict,
     print_warnings,
 )
@@ -50,6 +48,4 @@ def print_examination(
     if log is not None:
         print_warnings(console, log.warnings)
     print_verdict(console, examination.verdict)
-    levels = Counter(finding.level for finding in examination.findings)
-    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
-    console.print(Text(f"{examination.level}: {summary}", style=LEVEL_STYLE[examination.level]))
+    print_summary(console, examination.level, (finding.level for finding in examination.findings))

@@ -25,19 +25,17 @@ from specdec_exporter.formatting import (
     times,
 )
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, write
-from specdec_exporter.terminal.figures import print_finding
+from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.sections import (
-    FLAGS_TITLE,
     Output,
     Section,
-    as_json,
     escaped,
     fenced,
+    markdown_flags,
     markdown_section,
+    print_flags,
     print_section,
-    write_utf8,
+    write_report,
 )
 
 _STYLE: dict[DecisionCode, str] = {
@@ -58,10 +56,8 @@ _CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
     """Write ``comparison`` to ``stream``; ``verbose`` adds quantiles, settings and the curve to the text."""
-    if output == "text":
-        write(stream, lambda console: print_comparison(console, comparison, verbose=verbose))
-    else:
-        write_utf8(stream, as_markdown(comparison) if output == "markdown" else as_json(comparison))
+    draw = partial(print_comparison, comparison=comparison, verbose=verbose)
+    write_report(stream, comparison, output, draw, partial(as_markdown, comparison))
 
 
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
@@ -214,10 +210,7 @@ def print_comparison(console: Console, comparison: Comparison, *, verbose: bool 
         heading(console, "Reasons")
     for reason in decision.reasons:
         indented(console, Text(plain(f"- {reason}")))
-    if comparison.flags:
-        heading(console, FLAGS_TITLE)
-    for flag in comparison.flags:
-        print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
+    print_flags(console, comparison.flags)
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -242,7 +235,4 @@ def as_markdown(comparison: Comparison) -> str:
     lines += ["", escaped(f"{_LEGEND} {_QUANTILES}"), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
         lines += ["", f"{name}:", "", *fenced(side.context.command)]
-    if comparison.flags:
-        lines += ["", f"## {FLAGS_TITLE}", ""]
-        lines += [f"- `{flag.code}`: {escaped(flag.message)}. {escaped(flag.action)}" for flag in comparison.flags]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *markdown_flags(comparison.flags)]) + "\n"

@@ -99,11 +99,14 @@ def indented(console: Console, renderable: RenderableType) -> None:
     console.print(Padding(renderable, _INDENT))
 
 
-def table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
-    """Return a borderless table; the first column is left-aligned, the others right-aligned; long words are folded."""
-    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def table(*columns: str, rows: Iterable[Sequence[str]], gap: int = 3, numbers: bool = True) -> Table:
+    """Return a borderless table, without a head if all ``columns`` are empty; long words are folded.
+
+    The first column is left-aligned, and so are the others unless they hold ``numbers``.
+    """
+    result = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(columns), header_style="dim")
     for index, column in enumerate(columns):
-        result.add_column(column, justify="right" if index else "left", overflow="fold", header_style="dim")
+        result.add_column(column, justify="right" if numbers and index else "left", overflow="fold")
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
@@ -111,11 +114,8 @@ def table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values, both left-aligned."""
-    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
-    result.add_column(overflow="fold", style="dim", no_wrap=True)
-    result.add_column(overflow="fold")
-    for name, value in rows:
-        result.add_row(Text(name), Text(plain(value)))
+    result = table("", "", rows=rows, numbers=False)
+    result.columns[0].style, result.columns[0].no_wrap = "dim", True
     return result
 
 

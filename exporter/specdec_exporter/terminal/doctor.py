@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from specdec_exporter.doctor.diagnosis import Diagnosis, Report, Stage
 from specdec_exporter.formatting import plain
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.console import heading, indented, pairs
-from specdec_exporter.terminal.figures import LEVEL_STYLE, print_finding
+from specdec_exporter.terminal.figures import print_finding, print_summary
 
 _STAGES: dict[Stage, str] = {
     "before": "Before the start: arguments",
@@ -35,10 +34,8 @@ def print_report(console: Console, report: Report) -> None:
         for finding in findings:
             _print(console, finding)
     _print_notes(console, report.notes)
-    levels = Counter(finding.level for finding in report.findings)
-    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
     console.print()
-    console.print(Text(f"{report.level}: {summary}", style=LEVEL_STYLE[report.level]))
+    print_summary(console, report.level, (finding.level for finding in report.findings))
 
 
 def _print(console: Console, finding: Diagnosis) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from specdec_exporter.speculation.verdict import Finding, Level, Verdict, Verdic
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, print_framed, table
 
 _BAR_CELLS = 20
-LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
+_LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
 _VERDICT_STYLE: dict[VerdictCode, str] = {
     "healthy": "green",
     "watch": "yellow",
@@ -169,9 +170,16 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=style)
 
 
+def print_summary(console: Console, level: Level, findings: Iterable[Level]) -> None:
+    """Print the level of a report, and how many findings there are of each."""
+    levels = Counter(findings)
+    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
+    console.print(Text(f"{level}: {summary}", style=_LEVEL_STYLE[level]))
+
+
 def print_finding(console: Console, finding: Finding) -> None:
     """Print a finding: level, subject and what was found; below it the action."""
-    head = Text(f"{finding.level}  ", style=LEVEL_STYLE[finding.level])
+    head = Text(f"{finding.level}  ", style=_LEVEL_STYLE[finding.level])
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
