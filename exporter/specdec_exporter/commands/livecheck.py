@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
@@ -41,9 +41,8 @@ from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Finding, Level
-from specdec_exporter.terminal.baseline import time_progress
 from specdec_exporter.terminal.check import print_examination
-from specdec_exporter.terminal.console import write
+from specdec_exporter.terminal.console import time_progress, write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
 _SEVERITY = (EXIT_CODES["PASS"], EXIT_CODES["WARN"], EXIT_CODES["FAIL"])
@@ -183,7 +182,7 @@ async def observe(
     if not snapshot.stats_present:
         return (answered,)
     try:
-        async with window.progress(stderr, state.url):
+        with window.progress(stderr, state.url):
             while await window.next_reading():
                 snapshot = await fetcher.fetch(timeout_seconds)
                 state.observe_snapshot(snapshot)
@@ -203,7 +202,7 @@ class Window:
         self._pause = seconds / self._left
         self._stop = stop
 
-    def progress(self, stderr: TextIO, url: str) -> AbstractAsyncContextManager[None]:
+    def progress(self, stderr: TextIO, url: str) -> AbstractContextManager[None]:
         """Show the time that has passed, if it is long."""
         if self._seconds <= _SHORT_SECONDS:
             return nullcontext()

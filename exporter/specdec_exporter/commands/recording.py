@@ -47,12 +47,12 @@ async def record_beside(
     from specdec_exporter.baseline.live import record
     from specdec_exporter.inspection.examination import no_metrics
     from specdec_exporter.predictor.metrics.fetch import without_credentials
-    from specdec_exporter.terminal.baseline import time_progress
+    from specdec_exporter.terminal.console import time_progress
 
     stop = stop_at_signals()
     text = f"Recording {plain(without_credentials(url))} for {seconds:g} s; Ctrl-C ends it early and keeps the data"
     try:
-        async with time_progress(sys.stderr, text, seconds):
+        with time_progress(sys.stderr, text, seconds):
             return await record(
                 url,
                 access=access,

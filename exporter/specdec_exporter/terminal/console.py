@@ -60,6 +60,30 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
         yield lambda done: progress.update(task, completed=done)
 
 
+@contextmanager
+def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
+    """Print ``text`` and, on a terminal, show how much of the time has passed."""
+    stream.write(f"{text}\n")
+    stream.flush()
+    if not stream.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  as above
+
+    class Clock(Progress):
+        """Its thread draws several times a second."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.tasks:
+                self.update(task.id, completed=task.elapsed)
+            return super().get_renderables()
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Clock(*columns, console=console_for(stream), transient=True) as progress:
+        progress.add_task("", total=seconds)
+        yield
+
+
 def is_ascii_only(console: Console) -> bool:
     """Whether the stream cannot encode block characters."""
     return console.options.ascii_only
