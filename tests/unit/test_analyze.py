@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from loglines import HEADER, SPEC
+from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
@@ -33,11 +34,9 @@ class Run:
     """What a run of ``analyze`` in this process came to."""
 
     def __init__(self, *paths: str, output: Any = "text", stdin: bytes = b"") -> None:
-        raw, self._stderr = io.BytesIO(), io.StringIO()
-        stdout = io.TextIOWrapper(raw, encoding="utf-8")
-        self.code = analyze(paths, output=output, stdin=io.BytesIO(stdin), stdout=stdout, stderr=self._stderr)
-        self.text = raw.getvalue().decode()
-        self.stderr = self._stderr.getvalue()
+        with printed() as found:
+            self.code = analyze(paths, output=output, stdin=io.BytesIO(stdin))
+        self.text, self.stderr = found.out, found.err
 
     @property
     def objects(self) -> list[dict[str, Any]]:

@@ -10,16 +10,14 @@ import gc
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import Literal
 
 import click
-import msgspec
 
-from specdec_exporter.commands import PROG
 from specdec_exporter.commands.flags import HEADER, option
-from specdec_exporter.commands.streams import complain, discard
+from specdec_exporter.commands.streams import closable_stdout, complain, written
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import RUNNING_KINDS, EngineConfig, Event, StartFailure
+from specdec_exporter.predictor.log.events import RUNNING_KINDS, StartFailure
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
@@ -31,70 +29,51 @@ def analyze(
     output: Literal["text", "jsonl"] = "text",
     trust: LogTrust = "auto",
     stdin: BinaryStream | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
 ) -> int:
     """Read ``paths`` in order as one log and print what it says.
 
     ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
-    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``trust`` as for
+    recognised line of any kind, in order; unreadable lines are counted on stderr. ``trust`` as for
     :class:`LogScanner`. Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if
     the last start of the server failed, or if an input could not be read to its end. Such an input is named on
-    ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures.
+    stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
-    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     inputs = LogInputs(paths, stdin=stdin, trust=trust)
     failed_start = False
-    try:
-        if output == "jsonl":
-            failed_start = _write_json_lines(inputs, stdout, stderr)
-        else:
-            failed_start = _write_report(inputs, stdout, stderr)
-        stdout.flush()
-    except BrokenPipeError:
-        discard(stdout)
+    with closable_stdout():
+        failed_start = _write_json_lines(inputs) if output == "jsonl" else _write_report(inputs)
     if inputs.failed or failed_start:
         return 1
     return 0 if inputs.counters.matched_lines else 2
 
 
-def _documented(event: Event) -> Event:
-    """Return the event with its documented keys only."""
-    return msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
-
-
-def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
+def _write_json_lines(inputs: LogInputs) -> bool:
     """Write the events; return whether the last start failed."""
-    encode = msgspec.json.Encoder().encode
-    out = stdout.buffer
     failed_start = False
     with suppress(KeyboardInterrupt):
-        for event in inputs.events(None):
+        for event in written(inputs.events(None), flush=inputs.live):
             failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
-            out.write(encode(_documented(event)) + b"\n")
-            if inputs.live:
-                out.flush()
-    complain(inputs.failed.values(), stderr)
+    complain(inputs.failed.values())
     if inputs.counters.parse_errors:
-        print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
-    complain(on_trust(inputs.counters), stderr)
+        complain([f"{inputs.counters.parse_errors} lines could not be read (cut or garbled)"])
+    complain(on_trust(inputs.counters))
     return failed_start
 
 
-def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
+def _write_report(inputs: LogInputs) -> bool:
     """Print the report; return whether the last start failed."""
     from specdec_exporter.inspection.logstory import LogStory
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
     story = LogStory()
-    with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
+    with suppress(KeyboardInterrupt), reading_progress(sys.stderr, inputs.size(), live=inputs.live) as progress:
         story.add(inputs.events(REPORT_KINDS, progress))
-    complain(inputs.failed.values(), stderr)
+    complain(inputs.failed.values())
     if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
         return False
     analysis = story.analysis()
-    write(stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
+    write(sys.stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
     return analysis.failed_start is not None
 
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
+import click
 import msgspec
 
 from specdec_exporter.commands.livecheck import EXIT_CODES, Window, look_at, observe, read_log
@@ -24,12 +25,12 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.versions import Release
 from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.verdict import worst
 from specdec_exporter.terminal.console import write
 from specdec_exporter.terminal.doctor import print_report
 from specdec_exporter.yamlfile import MAX_BYTES
 
 _TIMEOUT_SECONDS = 5.0  # for each request
-_SEVERITY = tuple(EXIT_CODES[level] for level in ("PASS", "WARN", "FAIL"))
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,24 +45,21 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float = 2.0
 
 
-async def doctor(given: Given, *, output: Literal["text", "json"] = "text", stdout: TextIO | None = None) -> int:
+async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
     """Read what was given, judge it and print a report for each server of the manifest.
 
     Returns the worst exit code: 0 nothing to do, 2 warnings, 1 failed. Raises ConfigError for arguments or a manifest
     that cannot be read.
     """
-    stdout = stdout or sys.stdout
     servers = _servers(given)
     later = await _seen(given)
-    code = 0
-    for server in servers or [None]:
-        report = _report(given, server, later)
+    reports = [_report(given, server, later) for server in servers or [None]]
+    for report in reports:
         if output == "json":
-            print(msgspec.json.encode(report).decode(), file=stdout)
+            click.echo(msgspec.json.encode(report))
         else:
-            write(stdout, partial(print_report, report=report))
-        code = max(code, EXIT_CODES[report.level], key=_SEVERITY.index)
-    return code
+            write(sys.stdout, partial(print_report, report=report))
+    return EXIT_CODES[worst(report.level for report in reports)]
 
 
 def _servers(given: Given) -> tuple[Server, ...]:
@@ -89,9 +87,7 @@ async def _seen(given: Given) -> list[Observed]:
     window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
     async with open_session() as session:
         fetcher = MetricsFetcher(session, given.url, access=given.access)
-        fetches = await observe(
-            fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window, stderr=sys.stderr
-        )
+        fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
     look = look_at(state)
     return [*_of_log(reading, up=look.up), of_running(examine(fetches, look, reading, state.policy), look)]
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal
 
+import click
 import msgspec
 from msgspec.structs import replace
 
@@ -40,12 +41,11 @@ from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Finding, Level
+from specdec_exporter.speculation.verdict import Finding, Level, worst
 from specdec_exporter.terminal.check import print_examination
 from specdec_exporter.terminal.console import time_progress, write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
-_SEVERITY = (EXIT_CODES["PASS"], EXIT_CODES["WARN"], EXIT_CODES["FAIL"])
 # Errors after an answer: the version can then tell what answered.
 _ANSWERED = frozenset({"http_status", "not_metrics", "redirect"})
 # Readings between the first and the last show that the predictor drafts all the time, and did not restart.
@@ -64,8 +64,6 @@ async def check(
     window_seconds: float = 2.0,
     output: Literal["text", "json"] = "text",
     stop: asyncio.Event | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
 ) -> int:
     """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
 
@@ -83,7 +81,6 @@ async def check(
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
-    report, stderr = _Report(output, stdout or sys.stdout), stderr or sys.stderr
     policy = load_policy()
     seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
@@ -98,16 +95,16 @@ async def check(
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
-        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
+        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window)
         exporter = None
         if not state.snapshot.stats_present if state.snapshot else asks_exporter:
             exporter = await fetch_status(fetcher, timeout_seconds)
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-        return max((report.write(*each) for each in found), key=_SEVERITY.index)
+        return EXIT_CODES[worst([_write(output, *each) for each in found])]
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
     look = look_at(state)
-    return report.write(examine(fetches, look, reading, state.policy), look, state.status())
+    return EXIT_CODES[_write(output, examine(fetches, look, reading, state.policy), look, state.status())]
 
 
 def look_at(state: PredictorState) -> Look:
@@ -123,19 +120,15 @@ def look_at(state: PredictorState) -> Look:
     )
 
 
-class _Report(NamedTuple):
-    output: Literal["text", "json"]
-    stdout: TextIO
-
-    def write(self, examination: Examination, look: Look, status: PredictorStatus) -> int:
-        """Print one examination; return its exit code."""
-        if self.output == "json":
-            found = {"level": examination.level, "status": status}
-            print(msgspec.json.encode(found | msgspec.structs.asdict(examination)).decode(), file=self.stdout)
-        else:
-            engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
-            write(self.stdout, lambda console: print_examination(console, examination, look, engines))
-        return EXIT_CODES[examination.level]
+def _write(output: Literal["text", "json"], examination: Examination, look: Look, status: PredictorStatus) -> Level:
+    """Print one examination; return its level."""
+    if output == "json":
+        found = {"level": examination.level, "status": status}
+        click.echo(msgspec.json.encode(found | msgspec.structs.asdict(examination)))
+    else:
+        engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+        write(sys.stdout, lambda console: print_examination(console, examination, look, engines))
+    return examination.level
 
 
 def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:
@@ -162,7 +155,6 @@ async def observe(
     *,
     timeout_seconds: float,
     window: Window,
-    stderr: TextIO,
 ) -> tuple[Finding, ...]:
     """Update ``state`` from the predictor over the window; return findings about the fetches."""
     started = time.monotonic()
@@ -182,7 +174,7 @@ async def observe(
     if not snapshot.stats_present:
         return (answered,)
     try:
-        with window.progress(stderr, state.url):
+        with window.progress(state.url):
             while await window.next_reading():
                 snapshot = await fetcher.fetch(timeout_seconds)
                 state.observe_snapshot(snapshot)
@@ -202,12 +194,12 @@ class Window:
         self._pause = seconds / self._left
         self._stop = stop
 
-    def progress(self, stderr: TextIO, url: str) -> AbstractContextManager[None]:
+    def progress(self, url: str) -> AbstractContextManager[None]:
         """Show the time that has passed, if it is long."""
         if self._seconds <= _SHORT_SECONDS:
             return nullcontext()
         text = f"Reading {plain(url)} for {self._seconds:g} s; Ctrl-C ends it early and reports what there is"
-        return time_progress(stderr, text, self._seconds)
+        return time_progress(sys.stderr, text, self._seconds)
 
     async def next_reading(self) -> bool:
         """Wait for the time of the next reading, less if it was stopped; whether there is one."""

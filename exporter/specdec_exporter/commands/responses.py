@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import Literal
 
 import msgspec
 
-from specdec_exporter.commands.streams import complain, discard
+from specdec_exporter.commands.streams import closable_stdout, complain, written
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
 from specdec_exporter.inspection.temperatures import RequestTemperatures
@@ -27,30 +27,23 @@ def analyze_responses(
     output: Literal["text", "jsonl"] = "text",
     trust: LogTrust = "auto",
     header: str | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
 ) -> int:
     """Read logs (if any), then files of responses with one JSON object per line; print what both say.
 
     ``text`` is a report of the log and a report of the requests. ``jsonl`` is the log's recognised lines, one object
     for each response with a record (``"kind": "response"``), and last the summary (``"kind": "responses"``). Responses
     and requests in the log are joined by their ids. ``header`` names a request header to group by. Returns the exit
-    code: 0; 2 if no response has a record; 1 if an input could not be read. Such an input is named on ``stderr``.
+    code: 0; 2 if no response has a record; 1 if an input could not be read. Such an input is named on stderr.
     """
-    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     responses = _Responses(response_paths, header)
     inputs = LogInputs(log_paths, trust=trust) if log_paths else None
-    try:
-        with suppress(KeyboardInterrupt):
-            if output == "jsonl":
-                _write_json_lines(inputs, responses, stdout)
-            else:
-                _write_report(inputs, responses, stdout, header)
-        stdout.flush()
-    except BrokenPipeError:
-        discard(stdout)
+    with closable_stdout(), suppress(KeyboardInterrupt):
+        if output == "jsonl":
+            _write_json_lines(inputs, responses)
+        else:
+            _write_report(inputs, responses, header)
     failed = [*(inputs.failed.values() if inputs else ()), *responses.inputs.failed.values()]
-    complain(failed, stderr)
+    complain(failed)
     if failed:
         return 1
     return 0 if responses.analysis().all.requests else 2
@@ -86,23 +79,16 @@ class _Responses:
         return self.story.analysis(too_long=self.inputs.counters.oversized_lines, partly_verified=partly)
 
 
-def _write_json_lines(inputs: LogInputs | None, responses: _Responses, stdout: TextIO) -> None:
-    encode = msgspec.json.Encoder().encode
-    out = stdout.buffer
-
-    def written(events: Iterator[Event]) -> Iterator[Event]:
-        for event in events:
-            out.write(encode(event) + b"\n")
-            yield event
-
+def _write_json_lines(inputs: LogInputs | None, responses: _Responses) -> None:
     if inputs is not None:
         responses.log.add(written(responses.noting_temperatures(inputs.events(None))))
+    out = sys.stdout.buffer
     for record in responses:
-        out.write(encode(record) + b"\n")
-    out.write(encode(responses.analysis()) + b"\n")
+        out.write(msgspec.json.encode(record) + b"\n")
+    out.write(msgspec.json.encode(responses.analysis()) + b"\n")
 
 
-def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextIO, header: str | None) -> None:
+def _write_report(inputs: LogInputs | None, responses: _Responses, header: str | None) -> None:
     from specdec_exporter.terminal.console import write
     from specdec_exporter.terminal.log import print_analysis
     from specdec_exporter.terminal.requests import print_requests
@@ -111,9 +97,9 @@ def _write_report(inputs: LogInputs | None, responses: _Responses, stdout: TextI
         story = responses.log
         story.add(responses.noting_temperatures(inputs.events(REPORT_KINDS | {RequestParams})))
         analysis, counters, paths = story.analysis(), inputs.counters, inputs.paths
-        write(stdout, lambda console: print_analysis(console, analysis, counters=counters, paths=paths))
-        stdout.write("\n")
+        write(sys.stdout, lambda console: print_analysis(console, analysis, counters=counters, paths=paths))
+        sys.stdout.write("\n")
     for _ in responses:
         pass
     requests = responses.analysis()
-    write(stdout, lambda console: print_requests(console, requests, responses.inputs.paths, header=header))
+    write(sys.stdout, lambda console: print_requests(console, requests, responses.inputs.paths, header=header))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
@@ -138,7 +137,7 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     unknown = tuple(unknown_variables(os.environ, (str(each.envvar) for each in own if each.envvar)))
     if not config_check:
         return serve.run(settings, load, unknown)
-    complain(unknown, sys.stderr)
+    complain(unknown)
     asyncio.run(serve.check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
     return 0

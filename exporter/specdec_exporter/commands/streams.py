@@ -1,24 +1,45 @@
-"""Complaints on stderr, and a stdout that its reader has closed."""
+"""What a command prints: complaints on stderr, JSON lines, and a stdout that its reader may close."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import TextIO
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import click
+import msgspec
 
 from specdec_exporter.commands import PROG
+from specdec_exporter.predictor.log.events import EngineConfig, Event
 
 
-def complain(failures: Iterable[str], stderr: TextIO) -> None:
+def complain(failures: Iterable[str]) -> None:
     """Print one line for each input that could not be read."""
     for words in failures:
-        print(f"{PROG}: {words}", file=stderr)
+        click.echo(f"{PROG}: {words}", err=True)
 
 
-def discard(stdout: TextIO) -> None:
-    """Point ``stdout`` at /dev/null, so that the interpreter's last flush does not fail."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout.fileno())
-        os.close(nowhere)
+@contextmanager
+def closable_stdout() -> Iterator[None]:
+    """End quietly if the reader of stdout closes it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # the interpreter's last flush must not fail
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+def written(events: Iterable[Event], *, flush: bool = False) -> Iterator[Event]:
+    """Yield events, each after it was written as a line of JSON with its documented keys."""
+    encode = msgspec.json.Encoder().encode
+    out = sys.stdout.buffer
+    for event in events:
+        shown = msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
+        out.write(encode(shown) + b"\n")
+        if flush:
+            out.flush()
+        yield event
