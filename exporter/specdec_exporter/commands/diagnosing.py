@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import click
@@ -18,7 +17,6 @@ from specdec_exporter.doctor.diagnosis import Observed, Report, diagnose, of_com
 from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.examination import LogReading, examine
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
@@ -28,7 +26,7 @@ from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.verdict import worst
 from specdec_exporter.terminal.console import write
 from specdec_exporter.terminal.doctor import print_report
-from specdec_exporter.yamlfile import MAX_BYTES
+from specdec_exporter.yamlfile import MAX_BYTES, read_bytes
 
 _TIMEOUT_SECONDS = 5.0  # for each request
 
@@ -69,13 +67,7 @@ def _servers(given: Given) -> tuple[Server, ...]:
         return ()
     if given.manifest == "-":
         return read_manifest(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
-    try:
-        with Path(given.manifest).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(plain(f"{given.manifest}: cannot be read: {reason}")) from error
-    return read_manifest(content, given.manifest)
+    return read_manifest(read_bytes(given.manifest, ConfigError), given.manifest)
 
 
 async def _seen(given: Given) -> list[Observed]:

@@ -1,8 +1,10 @@
-"""What a command prints: complaints on stderr, JSON lines, and a stdout that its reader may close."""
+"""A command and its caller: complaints on stderr, JSON lines, a stdout that its reader may close, signals."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,3 +45,11 @@ def written(events: Iterable[Event], *, flush: bool = False) -> Iterator[Event]:
         if flush:
             out.flush()
         yield event
+
+
+def stop_at_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set from now on, in the running event loop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
