@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from builders import CAPTURES
 from specdec_exporter import bounds
 from specdec_exporter.inspection.requestgroups import OTHER, RequestGroups
-from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
-from specdec_exporter.inspection.temperatures import RequestTemperatures
+from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.events import RequestParams
 from specdec_exporter.predictor.responses import (
     Junk,

@@ -14,8 +14,9 @@ from typing import Literal
 
 import click
 
-from specdec_exporter.commands.flags import HEADER, option
+from specdec_exporter.commands.flags import Checked, option, output_option
 from specdec_exporter.commands.streams import closable_stdout, complain, written
+from specdec_exporter.config import valid_header
 from specdec_exporter.predictor.log.counters import on_trust
 from specdec_exporter.predictor.log.events import RUNNING_KINDS, StartFailure
 from specdec_exporter.predictor.log.scan import LogTrust
@@ -79,13 +80,7 @@ def _write_report(inputs: LogInputs) -> bool:
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, metavar="[FILE|-]...")
-@click.option(
-    "--output",
-    type=click.Choice(["text", "jsonl"]),
-    default="text",
-    show_default=True,
-    help="A report, or one JSON object per recognised line.",
-)
+@output_option("A report, or one JSON object per recognised line.", "text", "jsonl")
 @option(
     "--predictor.log-trust",
     "Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header of "
@@ -103,7 +98,7 @@ def _write_report(inputs: LogInputs) -> bool:
 )
 @click.option(
     "--header",
-    type=HEADER,
+    type=Checked("name", valid_header),
     metavar="NAME",
     help="With --responses: a header of the saved requests to group by, e.g. X-Tenant.",
 )

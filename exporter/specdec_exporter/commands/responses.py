@@ -11,8 +11,7 @@ import msgspec
 
 from specdec_exporter.commands.streams import closable_stdout, complain, written
 from specdec_exporter.inspection.logstory import LogStory
-from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
-from specdec_exporter.inspection.temperatures import RequestTemperatures
+from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.events import Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
