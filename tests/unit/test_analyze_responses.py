@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from builders import CAPTURES, FIXTURES
 from running import printed
 from specdec_exporter.bounds import LINE_BYTES
+from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.cli import cli
-from specdec_exporter.commands.responses import analyze_responses
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
@@ -27,7 +27,7 @@ class Result:
 
     def __init__(self, logs: list[str], responses: list[str], **options: Any) -> None:
         with printed() as found:
-            self.code = analyze_responses(logs, responses, **options)
+            self.code = analyze(logs, responses=responses, **options)
         self.out, self.err = found.out, found.err
 
     @property

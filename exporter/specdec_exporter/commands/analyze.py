@@ -1,4 +1,4 @@
-"""``analyze``: read files of a predictor's log, or its stream on stdin, and print a report or JSON lines.
+"""``analyze``: read a predictor's log, from files or stdin, and saved responses; print reports or JSON lines.
 
 Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream is written at
 its end, or at Ctrl-C.
@@ -8,74 +8,136 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Literal
 
 import click
+import msgspec
 
 from specdec_exporter.commands.flags import Checked, option, output_option
-from specdec_exporter.commands.streams import closable_stdout, complain, written
+from specdec_exporter.commands.streams import closable_stdout, complain
 from specdec_exporter.config import valid_header
+from specdec_exporter.inspection.logstory import Analysis, LogStory
+from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import RUNNING_KINDS, StartFailure
+from specdec_exporter.predictor.log.events import EngineConfig, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
+from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.sources.responses import ResponseInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
+
+Output = Literal["text", "jsonl"]
 
 
 def analyze(
     paths: Sequence[str],
     *,
-    output: Literal["text", "jsonl"] = "text",
+    responses: Sequence[str] = (),
+    output: Output = "text",
     trust: LogTrust = "auto",
+    header: str | None = None,
     stdin: BinaryStream | None = None,
 ) -> int:
-    """Read ``paths`` in order as one log and print what it says.
+    """Read ``paths`` in order as one log, then ``responses`` with one JSON object per line; print what both say.
 
-    ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
-    recognised line of any kind, in order; unreadable lines are counted on stderr. ``trust`` as for
-    :class:`LogScanner`. Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if
-    the last start of the server failed, or if an input could not be read to its end. Such an input is named on
-    stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
+    ``-`` is ``stdin``; gzipped files are unpacked. ``trust`` as for :class:`LogScanner`; ``header`` names a request
+    header to group by. Responses and requests in the log are joined by their ids.
+
+    ``text`` is a report of the log and one of the requests. ``jsonl`` is one object per recognised line of any kind,
+    in order, one for each response with a record (``"kind": "response"``), and last their summary (``"kind":
+    "responses"``); unreadable lines are counted on stderr.
+
+    Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons), or if no response has a
+    record; 1 if the last start of the server failed, or if an input could not be read to its end. Such an input is
+    named on stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
-    inputs = LogInputs(paths, stdin=stdin, trust=trust)
+    log, saved = LogInputs(paths, stdin=stdin, trust=trust), ResponseInputs(responses, header=header)
+    story, requests = LogStory(), RequestStory(with_header=header is not None)
+    temperatures = RequestTemperatures() if responses else None
     failed_start = False
     with closable_stdout():
-        failed_start = _write_json_lines(inputs) if output == "jsonl" else _write_report(inputs)
-    if inputs.failed or failed_start:
+        if paths:
+            failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
+        if temperatures is not None:
+            if paths and output == "text":
+                sys.stdout.write("\n")
+            partly = bool(story.deployment().adaptive_verification)
+            _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
+    if log.failed or saved.failed or failed_start:
         return 1
-    return 0 if inputs.counters.matched_lines else 2
+    return 0 if (requests.requests if responses else log.counters.matched_lines) else 2
 
 
-def _write_json_lines(inputs: LogInputs) -> bool:
-    """Write the events; return whether the last start failed."""
-    failed_start = False
-    with suppress(KeyboardInterrupt):
-        for event in written(inputs.events(None), flush=inputs.live):
-            failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
-    complain(inputs.failed.values())
-    if inputs.counters.parse_errors:
-        complain([f"{inputs.counters.parse_errors} lines could not be read (cut or garbled)"])
-    complain(on_trust(inputs.counters))
-    return failed_start
-
-
-def _write_report(inputs: LogInputs) -> bool:
-    """Print the report; return whether the last start failed."""
-    from specdec_exporter.inspection.logstory import LogStory
+def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatures | None, output: Output) -> Analysis:
+    """Read the log into ``story``, and print its lines or the report."""
+    if output == "jsonl":
+        with suppress(KeyboardInterrupt):
+            story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
+        complain(log.failed.values())
+        if log.counters.parse_errors:
+            complain([f"{log.counters.parse_errors} lines could not be read (cut or garbled)"])
+        complain(on_trust(log.counters))
+        return story.analysis()
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
-    story = LogStory()
-    with suppress(KeyboardInterrupt), reading_progress(sys.stderr, inputs.size(), live=inputs.live) as progress:
-        story.add(inputs.events(REPORT_KINDS, progress))
-    complain(inputs.failed.values())
-    if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
-        return False
+    kinds = REPORT_KINDS | {RequestParams} if temperatures else REPORT_KINDS
+    with suppress(KeyboardInterrupt), reading_progress(sys.stderr, log.size(), live=log.live) as progress:
+        story.add(_noted(log.events(kinds, progress), temperatures))
+    complain(log.failed.values())
     analysis = story.analysis()
-    write(sys.stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
-    return analysis.failed_start is not None
+    if log.counters.bytes or len(log.failed) < len(log.paths):
+        write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
+    return analysis
+
+
+def _noted(events: Iterable[Event], temperatures: RequestTemperatures | None) -> Iterable[Event]:
+    """Note the temperatures of requests on the way."""
+    return events if temperatures is None else temperatures.noting(events)
+
+
+def _written(events: Iterable[Event], *, flush: bool) -> Iterator[Event]:
+    """Yield events, each after it was written as a line of JSON with its documented keys."""
+    encode = msgspec.json.Encoder().encode
+    out = sys.stdout.buffer
+    for event in events:
+        shown = msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
+        out.write(encode(shown) + b"\n")
+        if flush:
+            out.flush()
+        yield event
+
+
+def _analyze_responses(
+    saved: ResponseInputs,
+    story: RequestStory,
+    temperatures: RequestTemperatures,
+    output: Output,
+    header: str | None,
+    *,
+    partly: bool,
+) -> None:
+    """Read the responses, and print their records or the report. ``partly``: vLLM verified only part of each draft."""
+    with suppress(KeyboardInterrupt):
+        for line in saved.lines():
+            if not isinstance(line, ResponseSpeculation):
+                story.add_other(line)
+                continue
+            record = temperatures.joined(line)
+            story.add(record)
+            if output == "jsonl":
+                sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
+    analysis = story.analysis(too_long=saved.counters.oversized_lines, partly_verified=partly)
+    if output == "jsonl":
+        sys.stdout.buffer.write(msgspec.json.encode(analysis) + b"\n")
+    else:
+        from specdec_exporter.terminal.console import write
+        from specdec_exporter.terminal.requests import print_requests
+
+        write(sys.stdout, lambda console: print_requests(console, analysis, saved.paths, header=header))
+    complain(saved.failed.values())
 
 
 @click.command("analyze")
@@ -114,11 +176,9 @@ def command(
 
     For example: kubectl logs POD | specdec-exporter analyze -
     """
-    if responses:
-        from specdec_exporter.commands.responses import analyze_responses
-
-        return analyze_responses(paths, responses, output=output, trust=predictor_log_trust, header=header)
-    if header is not None:
+    if header is not None and not responses:
         raise click.UsageError("--header needs --responses")
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output, trust=predictor_log_trust)
+    if not responses:
+        paths = paths or ("-",)
+    return analyze(paths, responses=responses, output=output, trust=predictor_log_trust, header=header)

@@ -1,4 +1,4 @@
-"""A command and its caller: complaints on stderr, JSON lines, a stdout that its reader may close, signals."""
+"""A command and its caller: complaints on stderr, a stdout that its reader may close, signals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import click
-import msgspec
 
 from specdec_exporter.commands import PROG
-from specdec_exporter.predictor.log.events import EngineConfig, Event
 
 
 def complain(failures: Iterable[str]) -> None:
@@ -33,18 +31,6 @@ def closable_stdout() -> Iterator[None]:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
-
-
-def written(events: Iterable[Event], *, flush: bool = False) -> Iterator[Event]:
-    """Yield events, each after it was written as a line of JSON with its documented keys."""
-    encode = msgspec.json.Encoder().encode
-    out = sys.stdout.buffer
-    for event in events:
-        shown = msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
-        out.write(encode(shown) + b"\n")
-        if flush:
-            out.flush()
-        yield event
 
 
 def stop_at_signals() -> asyncio.Event:

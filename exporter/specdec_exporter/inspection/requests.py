@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -59,6 +60,11 @@ class RequestStory:
         self.junk = 0
         self.junk_reason: str | None = None
 
+    @property
+    def requests(self) -> int:
+        """Records so far."""
+        return self._all.requests
+
     def add(self, record: ResponseSpeculation) -> None:
         """Take in one request."""
         self._all.add(record)
@@ -111,12 +117,13 @@ class RequestTemperatures:
     def __init__(self) -> None:
         self._known: dict[str, float | None] = {}
 
-    def observe_event(self, event: Event) -> None:
-        """Note the temperature in a line of the log."""
-        if not isinstance(event, RequestParams) or event.request_id is None or event.temperature is None:
-            return
-        before = self._known.get(event.request_id, event.temperature)
-        self._known[event.request_id] = event.temperature if before == event.temperature else None
+    def noting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events of a log, and note the temperatures in them."""
+        for event in events:
+            if isinstance(event, RequestParams) and event.request_id is not None and event.temperature is not None:
+                before = self._known.get(event.request_id, event.temperature)
+                self._known[event.request_id] = event.temperature if before == event.temperature else None
+            yield event
 
     def joined(self, record: ResponseSpeculation) -> ResponseSpeculation:
         """Return the record with its temperature, if it or the log tells one."""

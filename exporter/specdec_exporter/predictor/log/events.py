@@ -168,7 +168,5 @@ Event = (
     | ServerReady
 )
 ALL_KINDS: frozenset[type] = frozenset(get_args(Event))
-# What only a server prints that did start.
-RUNNING_KINDS: tuple[type, ...] = (ServerReady, SpecDecoding, EngineStats)
 # What vLLM prints when it starts, and only then.
 START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})
