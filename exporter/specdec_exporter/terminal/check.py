@@ -14,9 +14,9 @@ from specdec_exporter.terminal.figures import (
     figures_table,
     print_curve,
     print_finding,
+    print_known,
     print_summary,
     print_verdict,
-    print_warnings,
 )
 
 
@@ -46,6 +46,6 @@ def print_examination(
     if examination.basis is not None:
         print_curve(console, examination.basis)
     if log is not None:
-        print_warnings(console, log.warnings)
+        print_known(console, log.warnings)
     print_verdict(console, examination.verdict)
     print_summary(console, examination.level, (finding.level for finding in examination.findings))

@@ -1,4 +1,4 @@
-"""Printing on a terminal or into a pipe: tables, bars, sparklines and frames.
+"""Printing on a terminal or into a pipe: tables, bars, sparklines and progress.
 
 Pipes get no escape sequences, ``NO_COLOR`` switches colours off, and a stream without Unicode gets ASCII. Text from a
 log or a predictor loses its control characters. Colour only repeats what words say.
@@ -13,7 +13,6 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -141,15 +140,3 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     result = table("", "", rows=rows, numbers=False)
     result.columns[0].style, result.columns[0].no_wrap = "dim", True
     return result
-
-
-def print_framed(
-    console: Console, title: str, headline: str, reasons: Sequence[str], action: str, *, style: str
-) -> None:
-    """Print a conclusion in a frame of colour ``style``: headline, reasons, next action."""
-    lines = [Text(plain(headline), style="bold")]
-    lines += [Text(f"- {plain(reason)}") for reason in reasons]
-    if action:
-        lines.append(Text("Next: ", style="bold").append(plain(action), style=""))
-    console.print()
-    console.print(Panel(Text("\n").join(lines), title=Text(title), title_align="left", border_style=style))

@@ -22,10 +22,9 @@ from specdec_exporter.terminal.figures import (
     figures_table,
     print_curve,
     print_finding,
-    print_pitfalls,
+    print_known,
     print_spread,
     print_verdict,
-    print_warnings,
 )
 
 
@@ -50,8 +49,7 @@ def print_analysis(
         _print_totals(console, analysis, judged, judged.figures)
         _print_windows(console, judged)
         print_curve(console, judged.figures)
-    print_warnings(console, analysis.warnings)
-    print_pitfalls(console, analysis.pitfalls)
+    print_known(console, analysis.warnings, analysis.pitfalls)
     print_verdict(console, analysis.verdict)
 
 
