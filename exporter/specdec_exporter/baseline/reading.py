@@ -30,7 +30,7 @@ from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import LOAD_COUNTS, Load
-from specdec_exporter.yamlfile import convert, number_of, parse_yaml, read_yaml
+from specdec_exporter.yamlfile import convert, number_of, parse_yaml, read_bytes
 
 _MOST_PARTS = 1000  # in a file; a recording has 120 intervals and 24 blocks at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
@@ -48,15 +48,12 @@ def read_baseline(path: str) -> Baseline:
     Raises :class:`BaselineError` with file, key, the expected and the found value, for an unreadable file, unknown
     keys, wrong types, falling counts, buckets without ``+Inf`` at the end, or a sum that contradicts the buckets.
     """
-    return _baseline(read_yaml(path, BaselineError), path)
+    return parse_baseline(read_bytes(path, BaselineError), path)
 
 
 def parse_baseline(content: bytes, path: str = "baseline") -> Baseline:
     """Read the bytes of a baseline's file as :func:`read_baseline`; errors call it ``path``."""
-    return _baseline(parse_yaml(content, path, BaselineError), path)
-
-
-def _baseline(document: Any, path: str) -> Baseline:
+    document = parse_yaml(content, path, BaselineError)
     if document is None:
         raise BaselineError(f"{path}: expected a baseline, found nothing")
     return convert(document, _File, path, BaselineError).baseline()
