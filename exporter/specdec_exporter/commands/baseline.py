@@ -167,16 +167,7 @@ def _one_line(text: str | None) -> str | None:
     return line or None
 
 
-async def _of_predictor(
-    url: str,
-    seconds: float,
-    *,
-    access: Access,
-    log_paths: tuple[str, ...],
-    timeout_seconds: float,
-    name: str | None,
-    context: Context,
-) -> Baseline:
+async def _of_predictor(url: str, seconds: float, **given: Any) -> Baseline:
     """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
     from specdec_exporter.baseline.live import record
     from specdec_exporter.inspection.examination import no_metrics
@@ -187,16 +178,7 @@ async def _of_predictor(
     text = f"Recording {plain(without_credentials(url))} for {seconds:g} s; Ctrl-C ends it early and keeps the data"
     try:
         with time_progress(sys.stderr, text, seconds):
-            return await record(
-                url,
-                access=access,
-                duration_seconds=seconds,
-                name=name,
-                context=context,
-                log_paths=log_paths,
-                timeout_seconds=timeout_seconds,
-                stop=stop,
-            )
+            return await record(url, duration_seconds=seconds, stop=stop, **given)
     except FetchError as error:
         finding = no_metrics(error, None)
         raise SpecdecError(f"{finding.found}. {finding.action}") from error

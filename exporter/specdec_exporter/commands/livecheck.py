@@ -11,10 +11,10 @@ import glob
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 import msgspec
@@ -175,7 +175,7 @@ async def observe(
         return (answered,)
     try:
         with window.progress(state.url):
-            while await window.next_reading():
+            async for _ in window.readings():
                 snapshot = await fetcher.fetch(timeout_seconds)
                 state.observe_snapshot(snapshot)
     except FetchError as error:
@@ -185,31 +185,30 @@ async def observe(
     return (answered,)
 
 
-class Window:
-    """The time over which a predictor is read: a reading at its end, and some before."""
+class Window(NamedTuple):
+    """The time over which a predictor is read: a reading at its end, and some before. ``stop`` ends it early."""
 
-    def __init__(self, seconds: float, reading_seconds: float, stop: asyncio.Event) -> None:
-        self._seconds = seconds
-        self._left = max(1, math.ceil(seconds / reading_seconds))
-        self._pause = seconds / self._left
-        self._stop = stop
+    seconds: float
+    reading_seconds: float
+    stop: asyncio.Event
 
     def progress(self, url: str) -> AbstractContextManager[None]:
         """Show the time that has passed, if it is long."""
-        if self._seconds <= _SHORT_SECONDS:
+        if self.seconds <= _SHORT_SECONDS:
             return nullcontext()
-        text = f"Reading {plain(url)} for {self._seconds:g} s; Ctrl-C ends it early and reports what there is"
-        return time_progress(sys.stderr, text, self._seconds)
+        text = f"Reading {plain(url)} for {self.seconds:g} s; Ctrl-C ends it early and reports what there is"
+        return time_progress(sys.stderr, text, self.seconds)
 
-    async def next_reading(self) -> bool:
-        """Wait for the time of the next reading, less if it was stopped; whether there is one."""
-        if not self._left:
-            return False
-        self._left -= 1
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._pause)
-            self._left = 0
-        return True
+    async def readings(self) -> AsyncIterator[None]:
+        """Wait for the time of each reading; the one at a stop is the last."""
+        left = max(1, math.ceil(self.seconds / self.reading_seconds))
+        pause = self.seconds / left
+        while left:
+            left -= 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), pause)
+                left = 0
+            yield
 
 
 def read_log(patterns: Sequence[str]) -> LogReading:
