@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
+from specdec_exporter.commands.exportercheck import STATUS_PATH, baseline_finding, examined, fetch_status
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
@@ -137,15 +137,12 @@ def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Fin
         return ()
     pinned.observe(state.snapshot, state.running.vllm_version)
     state.observe_baseline(pinned.decoding)
-    name = pinned.baseline.name
-    if pinned.fit.refusal is not None:
-        found = f"{name} is not compared: {pinned.fit.refusal}"
-        return (Finding("WARN", "Baseline", found, "Record one of this model."),)
+    name, refusal = pinned.baseline.name, pinned.fit.refusal
     if pinned.decoding is None:
-        found = f"{name} has no time per output token and no step times, so speed is not compared"
-        return (Finding("PASS", "Baseline", found),)
-    note = "; ".join(pinned.fit.differences)
-    return (Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None),)
+        details = " has no time per output token and no step times, so speed is not compared"
+        return (baseline_finding(name, refusal, details, ()),)
+    details = f", of {pinned.decoding.requests:,.0f} requests"
+    return (baseline_finding(name, refusal, details, pinned.fit.differences),)
 
 
 async def observe(

@@ -51,7 +51,6 @@ _LEGEND: Final = (
     "1 is faster, of speed-ups one above 1."
 )
 _QUANTILES: Final = "A quantile lies between these bucket boundaries in 95 of 100 recordings."
-_CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
@@ -126,13 +125,11 @@ def _settings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("recorded", lambda side: side.recorded_at),
         ("vLLM", lambda side: side.vllm_version or "-"),
         ("served model", lambda side: side.model_name or "-"),
-        *((key.replace("_", " "), partial(_context, key)) for key in _CONTEXT),
+        ("model", lambda side: side.context.model or "not given"),
+        ("hardware", lambda side: side.context.hardware or "not given"),
+        ("runtime", lambda side: side.context.runtime or "not given"),
+        ("request parameters", lambda side: side.context.request_parameters or "not given"),
     )
-
-
-def _context(key: str, side: Side) -> str:
-    value: str | None = getattr(side.context, key)
-    return "not given" if value is None else value
 
 
 def _one_decimal(value: float | None) -> str:

@@ -88,13 +88,7 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
     heading(console, "Acceptance over requests")
-    print_spread(
-        console,
-        {
-            "request": group.percentiles,
-            "draft": group.percentiles_by_draft,
-        },
-    )
+    print_spread(console, {"request": group.percentiles, "draft": group.percentiles_by_draft})
     parts, most = len(group.histogram), max(group.histogram)
     cells = [
         f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
