@@ -407,8 +407,8 @@ async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> N
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        (["/nowhere/vllm.log"], "no log at /nowhere/vllm.log"),
-        (["/"], "cannot be read"),
+        (["/nowhere/vllm.log"], "cannot read /nowhere/vllm.log: No such file or directory; give the predictor's log"),
+        (["/"], "cannot read /: Is a directory; give the predictor's log"),
         ([str(LOG)], "the predictor's own log"),
     ],
 )

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
 import math
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import click
@@ -36,7 +34,7 @@ from specdec_exporter.inspection.examination import (
 )
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs, expanded
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
@@ -209,13 +207,8 @@ class Window(NamedTuple):
 
 
 def read_log(patterns: Sequence[str]) -> LogReading:
-    """Read files and globs (the matches of a glob in order of age) as one log."""
-    paths: list[str] = []
-    for pattern in patterns:
-        matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
-        matches.sort(key=lambda match: match.stat().st_mtime)
-        paths += [str(match) for match in matches] or [pattern]
-    inputs = LogInputs(paths)
+    """Read files and globs as one log."""
+    inputs = LogInputs(expanded(patterns))
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
     return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()), story.deployment())

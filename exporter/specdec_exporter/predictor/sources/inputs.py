@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import stat
@@ -115,6 +116,16 @@ class LogInputs:
 
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
+
+
+def expanded(patterns: Sequence[str]) -> list[str]:
+    """Return paths for paths and globs: the matches of a glob in order of age. One without a match stays as it is."""
+    paths: list[str] = []
+    for pattern in patterns:
+        matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
+        matches.sort(key=lambda match: match.stat().st_mtime)
+        paths += [str(match) for match in matches] or [pattern]
+    return paths
 
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
