@@ -148,14 +148,7 @@ def record(
                 context=given,
             )
         )
-    if file == STDOUT:
-        click.echo(to_yaml(recorded), nl=False)
-    else:
-        write_baseline(file, recorded)
-        requests = f"{recorded.requests_finished or 0:,.0f} requests in {recorded.duration_seconds:,.0f} s"
-        click.echo(f"{file}: {requests}", err=True)
-    for remark in remarks(recorded):
-        click.echo(f"  note: {remark}", err=True)
+    _keep(recorded, file)
     return 0
 
 
@@ -194,6 +187,17 @@ def _of_range(url: str, selector: str, span: Range, name: str | None, context: C
         covered = f"{found.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
         click.echo(f"  note: Prometheus has data for only {covered}", err=True)
     return found
+
+
+def _keep(recorded: Baseline, file: str) -> None:
+    if file == STDOUT:
+        click.echo(to_yaml(recorded), nl=False)
+    else:
+        write_baseline(file, recorded)
+        requests = f"{recorded.requests_finished or 0:,.0f} requests in {recorded.duration_seconds:,.0f} s"
+        click.echo(f"{file}: {requests}", err=True)
+    for remark in remarks(recorded):
+        click.echo(f"  note: {remark}", err=True)
 
 
 @command.command()

@@ -109,11 +109,11 @@ class OpenAccount:
     def add(self, event: SpecDecoding) -> None:
         """Take in one window."""
         self.windows += 1
-        if event.cumulative is True:
-            self.cumulative = True
+        cumulative = event.cumulative is True
+        self.cumulative |= cumulative
         k = event.num_speculative_tokens or self._num_speculative_tokens
         label = engine_label(event.engine)
-        if event.cumulative is True and event.server:
+        if cumulative and event.server:
             label = _label_of(event.server, label)
         window = self.totals.add(event, label, k)
         if window is None or self.deployment.adaptive_verification:
