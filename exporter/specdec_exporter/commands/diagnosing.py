@@ -17,7 +17,7 @@ from specdec_exporter.doctor.diagnosis import Observed, Report, diagnose, of_com
 from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.inspection.examination import LogReading, examine
+from specdec_exporter.inspection.examination import examine
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
@@ -73,19 +73,16 @@ def _servers(given: Given) -> tuple[Server, ...]:
 async def _seen(given: Given) -> list[Observed]:
     """Return what the log shows, if there is one, and what the server at the URL does, as ``check`` sees it."""
     reading = await asyncio.to_thread(read_log, given.log_paths) if given.log_paths else None
-    if given.url is None:
-        return _of_log(reading)
-    state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
-    window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
-    async with open_session() as session:
-        fetcher = MetricsFetcher(session, given.url, access=given.access)
-        fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
-    look = look_at(state)
-    return [*_of_log(reading, up=look.up), of_running(examine(fetches, look, reading, state.policy), look)]
-
-
-def _of_log(reading: LogReading | None, *, up: bool = False) -> list[Observed]:
-    return [of_log(reading, up=up)] if reading else []
+    up, running = False, []
+    if given.url is not None:
+        state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
+        window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
+        async with open_session() as session:
+            fetcher = MetricsFetcher(session, given.url, access=given.access)
+            fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
+        look = look_at(state)
+        up, running = look.up, [of_running(examine(fetches, look, reading, state.policy), look)]
+    return [of_log(reading, up=up), *running] if reading else running
 
 
 def _report(given: Given, server: Server | None, later: Sequence[Observed]) -> Report:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
 from specdec_exporter.predictor.facts.deployment import Deployment
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.judging import told
@@ -14,11 +13,6 @@ from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Level
 
 STATUS_PATH = "api/v1/status"
-
-
-async def fetch_status(fetcher: MetricsFetcher, timeout_seconds: float) -> Status | None:
-    """Return the status if an exporter answers at the fetcher's base, else ``None``."""
-    return await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
 
 
 def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tuple[Examination, Look, PredictorStatus]:

@@ -85,16 +85,9 @@ def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_access(*, url: str | None, config_file: str | None, **given: Any) -> Any:
         if config_file is None:
-            return command(url=_typed(url), access=SYSTEM_TRUST, **given)
+            return command(url=URL(url), access=SYSTEM_TRUST, **given)
         predictor = config.listed_predictor(config_file, url)
         return command(url=predictor.url, access=predictor, **given)
 
     text = "Take TLS settings and token from this configuration of serve; the predictor may then be given by its name."
     return option("--config.file", text, metavar="PATH")(with_access)
-
-
-def _typed(url: str | None) -> str | None:
-    try:
-        return None if url is None else config.url_of(url)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error

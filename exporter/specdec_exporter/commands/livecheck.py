@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.commands.exportercheck import STATUS_PATH, baseline_finding, examined, fetch_status
+from specdec_exporter.commands.exportercheck import STATUS_PATH, baseline_finding, examined
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
@@ -37,7 +37,7 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs, expanded
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import PredictorStatus
+from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Finding, Level, worst
 from specdec_exporter.terminal.check import print_examination
@@ -96,7 +96,7 @@ async def check(
         fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window)
         exporter = None
         if not state.snapshot.stats_present if state.snapshot else asks_exporter:
-            exporter = await fetch_status(fetcher, timeout_seconds)
+            exporter = await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
         return EXIT_CODES[worst([_write(output, *each) for each in found])]
