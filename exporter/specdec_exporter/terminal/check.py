@@ -8,7 +8,7 @@ from rich.console import Console
 
 from specdec_exporter.inspection.examination import Examination, Look
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.terminal.console import heading, indented
+from specdec_exporter.terminal.console import heading
 from specdec_exporter.terminal.figures import (
     breakdown_table,
     figures_table,
@@ -38,11 +38,9 @@ def print_examination(
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
-        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}")
-        indented(console, figures_table(columns))
+        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
     if len(engines) > 1:
-        heading(console, "By engine, since start")
-        indented(console, breakdown_table("engine", engines))
+        heading(console, "By engine, since start", breakdown_table("engine", engines))
     if examination.basis is not None:
         print_curve(console, examination.basis)
     if log is not None:

@@ -198,15 +198,13 @@ def print_comparison(console: Console, comparison: Comparison, *, verbose: bool 
     console.print(Text(_flag_codes(comparison)))
     for section in _main(comparison):
         print_section(console, section)
-    indented(console, Text(_LEGEND, style="dim"))
+    indented(console, _LEGEND)
     if verbose:
         for section in _details(comparison):
             print_section(console, section)
-        indented(console, Text(_QUANTILES, style="dim"))
+        indented(console, _QUANTILES)
     if decision.reasons:
-        heading(console, "Reasons")
-    for reason in decision.reasons:
-        indented(console, Text(plain(f"- {reason}")))
+        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
     print_flags(console, comparison.flags)
 
 

@@ -111,15 +111,17 @@ def sparkline(ratios: Sequence[float | None], *, ascii_only: bool) -> str:
     )
 
 
-def heading(console: Console, text: str) -> None:
-    """Print a section title."""
+def heading(console: Console, text: str, *parts: RenderableType) -> None:
+    """Print a section title, and ``parts`` under it."""
     console.print()
     console.print(Text(text, style="bold"))
+    for part in parts:
+        indented(console, part)
 
 
-def indented(console: Console, renderable: RenderableType) -> None:
-    """Print under a section title."""
-    console.print(Padding(renderable, _INDENT))
+def indented(console: Console, part: RenderableType) -> None:
+    """Print under a section title; a ``str`` is a note of ours."""
+    console.print(Padding(Text(part, style="dim") if isinstance(part, str) else part, _INDENT))
 
 
 def table(*columns: str, rows: Iterable[Sequence[str]], gap: int = 3, numbers: bool = True) -> Table:

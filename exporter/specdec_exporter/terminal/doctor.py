@@ -31,9 +31,8 @@ def print_report(console: Console, report: Report) -> None:
         for finding in findings:
             _print(console, finding)
     if report.notes:
-        heading(console, "Good to know")
         notes = [("-", f"{note.found} {note.action or ''}".strip() + f" ({note.code})") for note in report.notes]
-        indented(console, table("", "", rows=notes, gap=1, numbers=False))
+        heading(console, "Good to know", table("", "", rows=notes, gap=1, numbers=False))
     console.print()
     print_summary(console, report.level, (finding.level for finding in report.findings))
 

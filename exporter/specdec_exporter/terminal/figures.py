@@ -82,13 +82,11 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
     return table(kind, "draft tokens", "accepted", "rate", "length", rows=rows)
 
 
-def print_spread(console: Console, spread: Mapping[str, Mapping[str, float]], note: str | None = None) -> None:
-    """Print percentiles of acceptance, by what is counted once."""
+def spread_table(spread: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return percentiles of acceptance, by what is counted once."""
     ranks = next(iter(spread.values()))
     rows = [[counted, *map(percent, found.values())] for counted, found in spread.items()]
-    indented(console, table("counted by", *map(str.upper, ranks), rows=rows))
-    if note:
-        indented(console, Text(note, style="dim"))
+    return table("counted by", *map(str.upper, ranks), rows=rows)
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
@@ -114,21 +112,18 @@ def print_curve(console: Console, figures: Figures) -> None:
     """Print acceptance by position with explanations, as wide as the console allows."""
     if not figures.per_position:
         return
-    heading(console, "Acceptance by position")
     # the position, two percentages, the gaps between and the indent take 28 columns
     cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
-    indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
-    indented(console, Text("conditional: share of the drafts accepted up to the position before", style="dim"))
+    curve = curve_table(figures, ascii_only=is_ascii_only(console), cells=cells)
+    note = "conditional: share of the drafts accepted up to the position before"
+    heading(console, "Acceptance by position", curve, note)
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
-        indented(
-            console,
-            Text(
-                f"Some drafts were shorter than k{offered}. The last positions read too low, because a token "
-                "that was not offered counts as not accepted.",
-                style="yellow",
-            ),
+        words = (
+            f"Some drafts were shorter than k{offered}. The last positions read too low, because a token that was not "
+            "offered counts as not accepted."
         )
+        indented(console, Text(words, style="yellow"))
 
 
 def print_known(console: Console, warnings: Sequence[WarningCount], pitfalls: Sequence[KnownPitfall] = ()) -> None:

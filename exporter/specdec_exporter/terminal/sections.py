@@ -12,7 +12,7 @@ from rich.console import Console
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.formatting import plain
 from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, table, write
+from specdec_exporter.terminal.console import heading, table, write
 from specdec_exporter.terminal.figures import print_finding
 
 Output = Literal["text", "markdown", "json"]
@@ -50,8 +50,7 @@ def write_report(
 def print_section(console: Console, section: Section) -> None:
     """Print a section under its title."""
     gap = 2 if len(section.columns) < _MANY_COLUMNS else 1
-    heading(console, section.title)
-    indented(console, table(*section.columns, rows=section.rows, gap=gap, numbers=False))
+    heading(console, section.title, table(*section.columns, rows=section.rows, gap=gap, numbers=False))
 
 
 def print_flags(console: Console, flags: Sequence[Flag]) -> None:

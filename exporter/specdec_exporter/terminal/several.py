@@ -122,10 +122,10 @@ def print_several(console: Console, several: Several, *, verbose: bool = False) 
         console.print(Text(plain(advice.note)))
     if several.loads:
         print_section(console, _speedups(several))
-        indented(console, Text(_LEGEND, style="dim"))
+        indented(console, _LEGEND)
     if verbose:
         print_section(console, _recordings(several))
-        indented(console, Text(_RECORDINGS_LEGEND, style="dim"))
+        indented(console, _RECORDINGS_LEGEND)
     print_flags(console, _flags(several))
 
 
