@@ -183,6 +183,20 @@ function(config)
     // The exporter's families about a service, with either source of the figures.
     family(name, matchers=[]):: selector('specdec_' + name, matchers),
 
+    // Services of which no replica runs what its baseline file was recorded with. Nothing is said of what either does not tell.
+    recordedWithOther(fact):: |||
+      %(recorded)s
+      and on (%(labels)s)
+      %(runs)s
+      unless on (%(labels)s, %(fact)s)
+      %(runs)s
+    ||| % {
+      labels: promql.list(level),
+      fact: fact,
+      recorded: source.family('baseline_info', [fact + '!=""']),
+      runs: source.family('predictor_info', [fact + '!=""']),
+    },
+
     // What the exporter measures against its baseline without speculation, smoothed over the long window. It also serves
     // assumed values of some of these families (basis="assumed"). No rule reads those.
     measured(operator, name, matchers=[], replicas='')::
@@ -267,25 +281,25 @@ function(config)
       recorded:
         local known = 'last_over_time(%s[2h])' % source.replica_up;
         local serves = promql.by('group', source.target, serving());
-        // Known replicas by the `up` of their target. Several clusters may use the same address. But `up` may lack the label.
-        local place = promql.list(source.cluster + address);
-        local bare(value) = '%(known)s\nand on (%(address)s) (up%(matchers)s == %(value)d)' % {
-          known: known,
-          address: promql.list(address),
-          matchers: promql.braces(['%s=""' % label for label in source.cluster]),
-          value: value,
-        };
-        local targets(value) =
-          if source.cluster == [] then bare(value)
-          else '%(known)s\nand on (%(place)s) (up == %(value)d)\nor\n%(bare)s'
-               % { known: known, place: place, value: value, bare: bare(value) };
+        // Known replicas by the `up` of their target. Several clusters may use the same address, one after another several pods
+        // have it. But `up` may lack these labels.
+        local target = source.cluster + address + ['pod'];
+        local targets(value) = std.join('\nor\n', [
+          '%(known)s\nand on (%(labels)s) (up%(lacking)s == %(value)d)' % {
+            known: known,
+            labels: promql.list([label for label in target if !std.member(lacked, label)]),
+            lacking: promql.braces(['%s=""' % label for label in lacked]),
+            value: value,
+          }
+          for lacked in std.set([[], ['pod'], source.cluster, source.cluster + ['pod']])
+        ]);
         '0 * %s\nor\n' % promql.group(targets(0)) + (
           if config.source == 'exporter' then promql.by('max', source.target, selector('specdec_up'))
           // A target that answers without vLLM's metrics, unless another service has its address now.
           else '%(serves)s\nor\n1 + 0 * %(targets)s\nunless on (%(place)s)\n%(serves)s' % {
             serves: serves,
             targets: promql.group(targets(1)),
-            place: place,
+            place: promql.list(source.cluster + address),
           }
         ),
     },

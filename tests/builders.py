@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client.exposition import generate_latest
@@ -137,13 +138,20 @@ def snapshot(*engines: EngineSnapshot) -> Snapshot:
     return Snapshot(engines=engines, engine_generation="v1", stats_present=True)
 
 
-async def exposed(settings: PredictorSettings, prepare: Callable[[PredictorRuntime], None]) -> list[str]:
-    """The lines that an exporter serves of one predictor after ``prepare``."""
-    whole = Settings(predictors=(settings,))
-    runtime = ExporterRuntime(whole, lambda: whole)
+@contextlib.asynccontextmanager
+async def started(*predictors: PredictorSettings, **others: Any) -> AsyncIterator[ExporterRuntime]:
+    """What an exporter runs, in this process, with these predictors and other settings."""
+    settings = Settings(predictors=predictors, **others)
+    runtime = ExporterRuntime(settings, lambda: settings)
+    await runtime.start()
     try:
-        await runtime.start()
-        prepare(runtime.predictors[0])
-        return generate_latest(SpecdecCollector(runtime)).decode().splitlines(keepends=True)
+        yield runtime
     finally:
         await runtime.stop()
+
+
+async def exposed(settings: PredictorSettings, prepare: Callable[[PredictorRuntime], None]) -> list[str]:
+    """The lines that an exporter serves of one predictor after ``prepare``."""
+    async with started(settings) as runtime:
+        prepare(runtime.predictors[0])
+        return generate_latest(SpecdecCollector(runtime)).decode().splitlines(keepends=True)

@@ -13,10 +13,9 @@ from typing import Generic, Literal, Self, TypeVar
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning
-from specdec_exporter.predictor.sources.tail import LogFollower
+from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS, LogFollower
 from specdec_exporter.serving.logsource import LogSource
 
-ROTATE_WAIT_SECONDS = 5.0
 Source = TypeVar("Source", bound=LogSource)
 
 
@@ -179,7 +178,6 @@ class Reader:
             counters=self.counters,
             start=start,
             state_path=str(state) if state else None,
-            rotate_wait_seconds=ROTATE_WAIT_SECONDS,
             clock=lambda: self.now,
             olddir=str(olddir) if olddir else None,
         )

@@ -6,9 +6,9 @@ import dataclasses
 import subprocess
 from pathlib import Path
 
-from fieldtools import tool, untidy
+from fieldtools import ROOT, tool, untidy
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = ROOT
 # Without a span promtool reads its input anew for every two hours of it.
 _CREATE_BLOCKS = ("tsdb", "create-blocks-from", "--max-block-duration=162h")
 

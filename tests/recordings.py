@@ -21,7 +21,6 @@ from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 
 INF = math.inf
-LENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)  # of prompts and answers
 TPOT, TTFT, E2E = ((*BOUNDS[sli], INF) for sli in ("tpot", "ttft", "e2e"))
 CONTEXT = Context(
     hardware="1 x L4 24 GB",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, get_args
 from urllib.parse import quote
 
+from builders import CAPTURES
 from loglines import ARGUMENTS, CONFIG, PARAMS, SPEC, SPEC_0_9, SPEC_V0, STATS
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, RequestParams, StartFailure
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 
-CAPTURES: Final = Path(__file__).parent / "fixtures" / "captures"
 BEFORE: Final = "(APIServer pid=7) "
 WARNING: Final = "min_p and logit_bias parameters won't work with speculative decoding."
 START: Final = (

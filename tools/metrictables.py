@@ -12,14 +12,38 @@ from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
-from specdec_exporter.serving.families.exporter import EXPORTER, PROCESS, REASONS, SCRAPE
-from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, filled_in
+from specdec_exporter.serving.families.exporter import EXPORTER, REASONS, SCRAPE
+from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, counter, filled_in, gauge
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
 
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"
 _LABELS = {ENGINE: "engine", MODEL: "model", SERVICE: "service", (): ""}
+
+
+def _of_the_client(_: object) -> None:
+    """Give no value: prometheus_client serves these families of this process."""
+
+
+CLIENT: Group[object] = Group(
+    (),
+    (
+        gauge("process_virtual_memory_bytes", "Virtual memory.", _of_the_client),
+        gauge("process_resident_memory_bytes", "Resident memory.", _of_the_client),
+        gauge("process_start_time_seconds", "Start, Unix time.", _of_the_client),
+        counter("process_cpu_seconds_total", "Seconds of CPU time.", _of_the_client),
+        gauge("process_open_fds", "Open file descriptors.", _of_the_client),
+        gauge("process_max_fds", "Most file descriptors it may open.", _of_the_client),
+        gauge(
+            "python_info",
+            "1, with the release of Python as labels.",
+            _of_the_client,
+            labels=("version", "implementation", "major", "minor", "patchlevel"),
+        ),
+    ),
+)
+
 # Name of a table -> the title of its last column, if it has one, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "copied": ("Also absent", (COPIED,)),
@@ -30,7 +54,7 @@ FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
     "load": ("", (LOAD,)),
     "baseline": ("", (BASELINE,)),
     "scrapes": ("", (SCRAPE, READER)),
-    "exporter": ("", (EXPORTER, PROCESS)),
+    "exporter": ("", (EXPORTER, CLIENT)),
 }
 
 
@@ -54,5 +78,5 @@ def _family(table_name: str, group: Group[Any], family: Family[Any]) -> tuple[st
     labels = ", ".join(filter(None, (_LABELS[group.labels], *(f"`{label}`" for label in family.labels))))
     meaning = re.split(r"(?<=\.) (?=[A-Z`])", family.meaning, maxsplit=1)[0]
     source = family.source if table_name == "copied" else ""
-    texts = (meaning, source, (family.absent or group.absent) if FAMILIES[table_name][0] else "")
+    texts = (meaning, source, family.absent if FAMILIES[table_name][0] else "")
     return (f"`{family.name}`", family.type, labels, *(filled_in(text, WINDOW) for text in texts))

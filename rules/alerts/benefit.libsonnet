@@ -30,6 +30,27 @@ function(config, signals, alert)
     warming: signals.warming.record,
   });
 
+  // A slowdown that is over. Where the exporter compares at like load, less load makes nothing look better.
+  local over = promql.strip(|||
+    (
+      (
+        %(tpot)s
+        or
+        %(e2e)s
+        unless %(on)s
+        %(mean)s{sli="tpot"}
+      )
+      unless %(on)s
+      %(at_like_load)s
+    )
+  ||| % {
+    tpot: promql.indent(signals.faster_lately.by_sli.tpot, 4),
+    e2e: promql.indent(signals.faster_lately.by_sli.e2e, 4),
+    on: on,
+    mean: signals.latency_mean.record,
+    at_like_load: signals.speedup_at_like_load.expr,
+  });
+
   local facts = alert.facts { value: alert.value(alert.two) };
   local mean = alert.ifThereIs(
     signals.latency_baseline.record,
@@ -44,9 +65,16 @@ function(config, signals, alert)
       severity: 'critical',
       for_seconds: minutes(5),  // no longer than P99Regression, which it silences
       keep_seconds: config.long_window_seconds + minutes(5),  // longer than what it silences: no ticket follows the page
-      expr: signals.speedup_harms.record + '\nand\n' + harm_settled,
+      expr: signals.speedup_harms.record + '\nand\n' + harm_settled + '\nunless ' + on + '\n' + over,
       summary: 'Speculative decoding makes the service slower.',
-      description: 'Decoding on %(where)s takes %(value)s times as long as ' % facts
+      // A whole request, where nothing tells the time of a token: answers may be longer.
+      description: alert.ifThereIs(
+                     signals.latency_mean.record,
+                     'Decoding',
+                     alert.ifThereIs(signals.speedup.record, 'Decoding', 'A request', 'tpot'),
+                     'tpot'
+                   )
+                   + ' on %(where)s takes %(value)s times as long as ' % facts
                    + alert.ifThereIs(signals.speedup.record, 'its baseline without speculation', 'its baseline') + '. '
                    + facts.speedup + ' ' + mean + facts.judged,
       impact: 'Every user waits longer, and the accelerator does wasted work.',

@@ -105,19 +105,6 @@ function(config, source, signals, name)
   local pinned(sli, suffix, extra=[], operator='sum') =
     promql.by(operator, level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
-  // Where no replica runs what its file was recorded with. Nothing is said of what either does not tell.
-  local recorded_with_other(fact) = |||
-    %(recorded)s
-    and on (%(labels)s)
-    %(runs)s
-    unless on (%(labels)s, %(fact)s)
-    %(runs)s
-  ||| % {
-    labels: promql.list(level),
-    fact: fact,
-    recorded: source.family('baseline_info', [fact + '!=""']),
-    runs: source.family('predictor_info', [fact + '!=""']),
-  };
   // One expression for every SLI.
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
@@ -339,7 +326,7 @@ function(config, source, signals, name)
         fromSource('pinned', '%(recorded)s\nunless %(on)s\n(\n  %(other)s\n  or\n  %(other_k)s\n)' % {
           recorded: promql.by('avg', level, pinned_acceptance),
           on: on,
-          other: promql.indent(recorded_with_other('method')),
+          other: promql.indent(source.recordedWithOther('method')),
           other_k: 'abs(%(recorded)s - %(on)s (%(drafted)s / (%(drafts)s > 0))) > 0.5' % {
             recorded: promql.by('avg', level, '(%s - 1) / %s' % [source.family('baseline_mean_acceptance_length'), pinned_acceptance]),
             on: on,
@@ -406,53 +393,6 @@ function(config, source, signals, name)
           mean: name('latency_seconds', 'mean_baseline') + '{sli="%s"}' % sli,
         }
         for sli in slis
-      },
-    },
-
-    // Not recorded: only an alert needs it.
-    baselines_differ: {
-      unit: 'short',
-      help: 'Replicas have baseline files that were recorded at different times, or some replicas have a file and others none.',
-      expr: |||
-        stddev by (%(labels)s) (%(recorded)s) > 0
-        or
-        count by (%(labels)s) (
-          group by (%(replica)s) (%(replicas)s)
-        )
-        > count by (%(labels)s) (%(recorded)s)
-      ||| % {
-        labels: promql.list(level),
-        recorded: source.family('baseline_recorded_timestamp_seconds'),
-        // An exporter has one file for all engines of its predictor.
-        replica: promql.list(level + [label for label in config.replica_labels if label != 'engine']),
-        replicas: source.family('predictor_info'),
-      },
-    },
-
-    baselines_old: {
-      local days = 60,  // traffic, driver and neighbours change
-      days:: days,
-      unit: 's',
-      help: 'Age of baseline files that are older than %d days, or of another release or method than runs now.'
-            % days,
-      expr: |||
-        time() - min by (%(labels)s) (%(recorded)s)
-        > %(seconds)d
-        or
-        time() - min by (%(labels)s) (%(recorded)s)
-        and %(on)s
-        (
-          %(release)s
-          or
-          %(method)s
-        )
-      ||| % {
-        labels: promql.list(level),
-        recorded: source.family('baseline_recorded_timestamp_seconds'),
-        seconds: 86400 * days,
-        on: on,
-        release: promql.indent(recorded_with_other('vllm_version')),
-        method: promql.indent(recorded_with_other('method')),
       },
     },
   }

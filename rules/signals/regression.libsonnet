@@ -183,19 +183,27 @@ function(config, source, signals, name)
         min_requests: config.min_requests,
       },
     },
-    // Absent nearly always, too. Half an hour remembers a blip of minutes that is long over: nobody is woken by that. Not
-    // against 1: where most requests are faster and some slower, the mean is below it.
+    // Absent nearly always, too.
     tail_lasting: {
       record: name('latency', 'tail_lasting', long),
       unit: 'percentunit',
       help: 'The same, unless the last ten minutes are clearly faster than the whole window.',
-      expr: '%(longer)s\nunless %(on_sli)s\n%(now)s\n< %(on_sli)s\n%(about)s * %(ratio)s' % {
-        longer: signals.tail_longer.record,
+      expr: '%s\nunless %s\n%s' % [signals.tail_longer.record, on_sli, signals.faster_lately.expr],
+    },
+    // Not recorded. Half an hour remembers a blip of minutes that is long over: nobody is woken by that. Not against 1: where most
+    // requests are faster and some slower, the mean is below it.
+    faster_lately: {
+      unit: 'percentunit',
+      help: 'The mean ratio of a good quarter of the last ten minutes, where it is clearly below that of the whole window.',
+      local of(matchers) = '%(now)s\n< %(on_sli)s\n%(about)s * %(ratio)s' % {
+        // A blip is not three quarters of them, even while it lasts.
+        now: promql.range('quantile_over_time', '0.25, ' + signals.latency_ratio_now.record + matchers, 10 * config.minute_seconds),
         on_sli: on_sli,
-        now: promql.range('avg_over_time', signals.latency_ratio_now.record, 10 * config.minute_seconds),
         about: number(0.85),
         ratio: signals.latency_ratio.record,
       },
+      expr: of(''),
+      by_sli: { [sli]: of('{sli="%s"}' % sli) for sli in slis },
     },
     // Not recorded: only records of the verdict read it.
     much_slower: {

@@ -83,4 +83,50 @@ function(config, source, signals, name)
         ]), 4),
       },
     },
+
+    baselines_differ: {
+      unit: 'short',
+      help: 'Replicas have baseline files that were recorded at different times, or some replicas have a file and others none.',
+      expr: |||
+        stddev by (%(labels)s) (%(recorded)s) > 0
+        or
+        count by (%(labels)s) (
+          group by (%(replica)s) (%(replicas)s)
+        )
+        > count by (%(labels)s) (%(recorded)s)
+      ||| % {
+        labels: promql.list(level),
+        recorded: source.family('baseline_recorded_timestamp_seconds'),
+        // An exporter has one file for all engines of its predictor.
+        replica: promql.list(level + [label for label in config.replica_labels if label != 'engine']),
+        replicas: source.family('predictor_info'),
+      },
+    },
+
+    baselines_old: {
+      local days = 60,  // traffic, driver and neighbours change
+      days:: days,
+      unit: 's',
+      help: 'Age of baseline files that are older than %d days, or of another release or method than runs now.'
+            % days,
+      expr: |||
+        time() - min by (%(labels)s) (%(recorded)s)
+        > %(seconds)d
+        or
+        time() - min by (%(labels)s) (%(recorded)s)
+        and %(on)s
+        (
+          %(release)s
+          or
+          %(method)s
+        )
+      ||| % {
+        labels: promql.list(level),
+        recorded: source.family('baseline_recorded_timestamp_seconds'),
+        seconds: 86400 * days,
+        on: on,
+        release: promql.indent(source.recordedWithOther('vllm_version')),
+        method: promql.indent(source.recordedWithOther('method')),
+      },
+    },
   }

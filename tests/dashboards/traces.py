@@ -156,7 +156,7 @@ async def _scraper(replica: Replica, begin: int) -> AsyncIterator[Scraper]:
         await runtime.start()
         try:
             async with asyncio.timeout(10):
-                while (health := runtime.predictors[0].log_health) and not health.success:
+                while (health := runtime.predictors[0].health.get("log")) and not health.success:
                     await asyncio.sleep(0.01)
             yield Scraper(replica, runtime, begin)
         finally:

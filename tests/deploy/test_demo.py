@@ -10,11 +10,11 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from fieldtools import ROOT
+
 DEPLOY = ROOT / "deploy"
 TOOLS = ROOT / ".tools" / "bin"
 FIRST_PAGE_SECONDS = 120.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fieldtools import ROOT
 from fuzz.target import Target, require_numbers, require_one_line
 from recordings import loaded, recording
 from specdec_exporter import config
@@ -22,7 +23,6 @@ from specdec_exporter.web import webconfig
 from specdec_exporter.yamlfile import convert, parse_yaml
 
 T = TypeVar("T")
-ROOT = Path(__file__).parents[2]
 
 SETTINGS = b"""\
 web:

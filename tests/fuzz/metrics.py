@@ -16,8 +16,8 @@ from specdec_exporter.errors import ExpositionError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition, reading
-from specdec_exporter.predictor.metrics.admission import shown
 from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
+from specdec_exporter.predictor.metrics.reading import shown
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")

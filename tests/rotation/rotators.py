@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from fieldtools import tool
-from logfiles import ROTATE_WAIT_SECONDS, Reader
+from logfiles import Reader
 from rotation.judging import Verdict
-from specdec_exporter.predictor.sources.tail import POLL_SECONDS
+from specdec_exporter.predictor.sources.tail import POLL_SECONDS, ROTATE_WAIT_SECONDS
 
 FILE_BYTES = 4096  # the smallest that multilog and s6-log take
 KEPT_FILES = 6

@@ -205,7 +205,7 @@ def service(
             drafts = phase.drafts_per_minute
             drafted = drafts * (len(phase.curve) if phase.draft_length is None else phase.draft_length)
             accepted = drafts * sum(phase.curve)
-            positions.append(float(len(phase.curve)) if answers else None)
+            positions.append(float(len(phase.curve)) if present else None)  # the exporter keeps the last k
             if speculative:
                 step(names["drafts"], grown(drafts))
                 step(names["draft_tokens"], grown(drafted))

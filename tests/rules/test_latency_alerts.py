@@ -21,6 +21,7 @@ from rules.scenario import (
     Shares,
     groups_with,
     pinned,
+    replica,
     service,
     slower,
     with_tail,
@@ -33,6 +34,7 @@ HEAVY_TAIL: Mapping[str, Shares] = {**STEADY, "tpot": with_tail(STEADY["tpot"], 
 MEAN, MEAN_PAGE = "SpecDecodeP99Regression warning mean", "SpecDecodeP99Regression critical mean"
 P99 = "SpecDecodeP99Regression warning tail"
 P99_PAGE = "SpecDecodeP99Regression critical tail"
+DOWN = "SpecDecodeTargetDown warning"
 QUIET: set[str] = set()
 EVERY = 4  # minutes: the interval of the groups about latency
 BASELINE = "inference_service:specdec_latency_seconds:mean_baseline"
@@ -227,7 +229,7 @@ def test_a_slowdown_of_minutes_that_is_over_pages_nobody(pack: Pack) -> None:
     faster = {sli: slower(shares, 0.8) for sli, shares in STEADY.items()}
     late = {**faster, "tpot": with_tail(faster["tpot"], 0.06, 0.12)}
     once = dataclasses.replace(all_slower(3), minutes=4)
-    ticket = {184: QUIET, 194: QUIET, 200: {MEAN}, 212: {MEAN}, 228: {MEAN}, 245: QUIET}
+    ticket = {184: QUIET, 194: QUIET, 200: {MEAN}, 212: {MEAN}, 226: QUIET, 245: QUIET}
     pack.run(
         Case(name="4 minutes", series=service(normal, once, after, families=SLIS), firing=ticket),
         Case(
@@ -269,6 +271,16 @@ def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
             series=service(normal, Phase(minutes=120, present=False), families=SLIS)
             + service(Phase(minutes=180, present=False), all_slower(3), families=SLIS, labels=SECOND),
             firing=within(25, 180, {MEAN_PAGE}) | {240: {MEAN, MEAN_PAGE}},
+        ),
+        Case(
+            name="1.6 times, as one of four is dead",
+            series=service(normal, Phase(minutes=120, up=False), families=SLIS)
+            + [
+                each
+                for number in range(1, 4)
+                for each in service(normal, all_slower(1.6), families=SLIS, labels=replica(number))
+            ],
+            firing=within(29, 180, {MEAN, MEAN_PAGE, DOWN}) | {240: {MEAN, MEAN_PAGE, DOWN}},
         ),
         Case(
             name="150 requests in 30 minutes, 3 times",

@@ -192,6 +192,26 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
     )
 
 
+def test_a_blip_that_is_over_does_no_harm(pack: Pack) -> None:
+    blip = {"tpot": slower(FLAT["tpot"], 5)}
+
+    def phases(curve: tuple[float, ...], minutes: int) -> list[Phase]:
+        well = Phase(minutes=60, curve=curve, latency=FLAT)
+        return [well, dataclasses.replace(well, minutes=minutes, latency=blip), dataclasses.replace(well, minutes=46)]
+
+    plain = Phase(minutes=150, latency={"tpot": slower(FLAT["tpot"], 1.3)})
+    control = service(plain, families=("tpot",), speculative=False, labels=CONTROL)
+    short, lasting = phases(FAIR, 4), phases(FAIR, 40)
+    guessed = service(*phases(LOW, 4), families=("tpot",)) + pinned(150, {"tpot": FLAT["tpot"]})
+    over: dict[int, set[str]] = {minute: set() for minute in range(61, 110, 2)}
+    pack.alone("SpecDecodeHarmful").run(
+        Case(name="beside a control", series=service(*short, families=("tpot",)) + control, firing=over),
+        Case(name="by acceptance", series=guessed, firing=over),
+        Case(name="one that lasts", series=service(*lasting, families=("tpot",)) + control, firing={90: {HARM}}),
+        every=1,
+    )
+
+
 def test_like_load_goes_before_any_other_comparison(pack: Pack) -> None:
     """In a busy hour, the service is half as fast as its file, and faster than it would be without speculation."""
     busy = Phase(minutes=MINUTES, curve=LOW, latency={"tpot": ((0.03, 0.6), (0.045, 0.4))})

@@ -42,6 +42,20 @@ def test_a_pod_is_not_held_against_one_of_another_cluster(pack: Pack) -> None:
     pack.run(Case(name="two", series=series, values={60: {fired % "a": None, fired % "b": 1}}))
 
 
+def test_a_service_at_zero_is_not_down_where_another_has_its_address(either_pack: Pack, source: Source) -> None:
+    """The other starts, fails for an hour, and dies; `up` has the labels of the pod, as of a PodMonitor."""
+    first, later = Phase(minutes=20), Phase(minutes=20, present=False)
+    zero = service(first, Phase(minutes=70, removed=True), source=source)
+    other = {"inference_service": "code", "pod": "code-0"}
+    fails = service(later, Phase(minutes=10), Phase(minutes=60, up=False), source=source, labels=other)
+    series = [each for each in (*zero, *fails) if each.name != "up"]
+    target = {"cluster": "eu-1", "namespace": "prod", "job": "predictors", "instance": "10.0.0.1:10409"}
+    series.append(Series("up", target | {"pod": "chat-0"}, [1.0] * 20))
+    series.append(Series("up", target | {"pod": "code-0"}, [None] * 20 + [1.0] * 10 + [0.0] * 60))
+    down = 'count(ALERTS{alertname="SpecDecodeTargetDown", alertstate="firing", inference_service="%s"})'
+    either_pack.run(Case(name="zero", series=series, values={80: {down % "chat": None, down % "code": 2}}))
+
+
 def test_a_scrape_that_fails_is_no_start(pack: Pack) -> None:
     """Fifteen minutes after it, there is nothing at the same moment of the past."""
     failing = [phase for _ in range(5) for phase in (Phase(minutes=19), Phase(minutes=1, up=False))]

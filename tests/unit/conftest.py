@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from builders import Clock
 from logfiles import Log, Reader
+from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.metrics.fetch import open_session
+from specdec_exporter.serving.state import PredictorState
 
 
 @pytest.fixture
@@ -33,6 +38,22 @@ def pipe() -> Iterator[tuple[int, int]]:
     for fd in (reading, writing):
         with contextlib.suppress(OSError):
             os.close(fd)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> PredictorState:
+    return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_session() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -11,16 +11,15 @@ import pytest
 from prometheus_client.samples import Sample
 
 import running
-from builders import Clock, arguments, engine, known, snapshot
+from builders import Clock, arguments, engine, known, snapshot, started
 from loglines import ARGUMENTS_HEADER, HEADER
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.livecheck import check
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
@@ -148,11 +147,8 @@ def drafts(k: int, drafted: float) -> tuple[float, ...]:
 
 async def observed(method: str, k: int, *, adaptive: object = True) -> tuple[PredictorState, dict[str, list[Sample]]]:
     """A predictor with three minutes of drafts, and what is served of it."""
-    settings = Settings(predictors=(PredictorSettings(name="svc", log_paths=("vllm.log",)),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    await runtime.start()
-    try:
-        clock = Clock()
+    clock = Clock()
+    async with started(PredictorSettings(name="svc", log_paths=("vllm.log",))) as runtime:
         state = runtime.predictors[0].state = PredictorState(
             "svc", reader=runtime.predictors[0].state.reader, clock=clock.monotonic, wall_clock=clock.wall
         )
@@ -163,8 +159,6 @@ async def observed(method: str, k: int, *, adaptive: object = True) -> tuple[Pre
             drafted = 5000.0 * minute
             state.observe_snapshot(snapshot(engine(drafted, drafts(k, drafted), k=k, requests=50.0 * minute)))
         served = {family.name: list(family.samples) for family in SpecdecCollector(runtime).collect()}
-    finally:
-        await runtime.stop()
     return state, served
 
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
+from builders import CAPTURES
 from loglines import HEADER, SPEC
 from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
+from specdec_exporter.predictor.log.events import REPORT_KINDS
+from specdec_exporter.predictor.sources.inputs import LogInputs
 
-CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 
 
@@ -201,12 +202,19 @@ def test_gzipped_files_are_read_whatever_their_name(tmp_path: Path) -> None:
     ("encode", "name"),
     [(bz2.compress, "bzip2"), (lzma.compress, "xz"), (lambda log: log.decode().encode("utf-16"), "UTF-16")],
 )
-def test_a_file_of_another_encoding_is_named_so(encode: Callable[[bytes], bytes], name: str, tmp_path: Path) -> None:
+def test_another_encoding_is_named(encode: Callable[[bytes], bytes], name: str, tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_bytes(encode(SPEC_LINE.encode() * 9))
-    run = Run(str(path))
+    runs = {"server.log": Run(str(path)), "stdin": Run("-", stdin=path.read_bytes())}
+    for where, run in runs.items():
+        assert run.code == 1
+        assert f"{where}: it is {name}; unpack or convert it" in run.stderr
+
+
+def test_gzip_on_stdin_is_named() -> None:
+    run = Run("-", stdin=gzip.compress(SPEC_LINE.encode() * 9))
     assert run.code == 1
-    assert f"server.log: it is {name}; unpack or convert it" in run.stderr
+    assert "cannot read stdin: it is gzip; unpack or convert it" in run.stderr
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])

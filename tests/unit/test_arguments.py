@@ -156,10 +156,3 @@ def require_sound(found: ServerCommand) -> None:
         assert value is None or isinstance(value, ARGUMENT_TYPES.get(name, ())), name
     found.deployment()
     assert msgspec.convert(msgspec.to_builtins(found), ServerCommand) == found
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -13,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 
-from builders import Clock, engine, numbers, snapshot
+from builders import Clock, engine, numbers, snapshot, started
 from specdec_exporter import bounds
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -124,29 +126,28 @@ def test_a_line_of_many_positions_keeps_its_tokens() -> None:
 # -- what is served --------------------------------------------------------------------------------------------------
 
 
-async def serving(*states: list[Snapshot], clock: Clock | None = None) -> ExporterRuntime:
-    clock = clock or Clock()
-    found = Settings(predictors=tuple(PredictorSettings(name=f"svc{n}") for n in range(len(states))))
-    runtime = ExporterRuntime(found, lambda: found)
-    await runtime.start()
-    for predictor, snapshots in zip(runtime.predictors, states, strict=True):
-        predictor.state._clock, predictor.state._wall_clock = clock.monotonic, clock.wall
-        for each in snapshots:
-            predictor.observe(each)
-            clock.advance(15)
-    return runtime
+@contextlib.asynccontextmanager
+async def serving(*states: list[Snapshot]) -> AsyncIterator[ExporterRuntime]:
+    clock = Clock()
+    async with started(*(PredictorSettings(name=f"svc{n}") for n in range(len(states)))) as runtime:
+        for predictor, snapshots in zip(runtime.predictors, states, strict=True):
+            predictor.state._clock, predictor.state._wall_clock = clock.monotonic, clock.wall
+            for each in snapshots:
+                predictor.observe(each)
+                clock.advance(15)
+        yield runtime
 
 
 async def test_it_says_once_that_engines_are_left_out_and_the_page_shows_it(caplog: pytest.LogCaptureFixture) -> None:
     body = "".join(RUNNING.format("m", n) for n in range(600)).encode()
-    runtime = await serving([parse_exposition(body)] * 2)
+    async with serving([parse_exposition(body)] * 2) as runtime:
+        status, dropped = runtime.status(), runtime.dropped
     assert [record.reason for record in caplog.records if "left out" in record.message] == [  # type: ignore[attr-defined]
         "600 engines; 512 are shown. Every figure is about these alone."
     ]
-    (pitfall,) = [each for each in runtime.status().predictors[0].pitfalls if each.code == "too_many_engines"]
+    (pitfall,) = [each for each in status.predictors[0].pitfalls if each.code == "too_many_engines"]
     assert pitfall.meaning.startswith("600 engines; 512 are shown")
-    assert runtime.dropped["engines"] == 2 * 88
-    await runtime.stop()
+    assert dropped["engines"] == 2 * 88
 
 
 def of_process(start: float, steps: float) -> Snapshot:
@@ -155,50 +156,43 @@ def of_process(start: float, steps: float) -> Snapshot:
 
 async def test_it_says_once_that_several_processes_answer(caplog: pytest.LogCaptureFixture) -> None:
     turns = [of_process(1e9 + 1000 * (turn % 2), turn) for turn in range(8)]
-    runtime = await serving(turns)
+    async with serving(turns) as runtime:
+        (status,) = runtime.status().predictors
     (said,) = [record for record in caplog.records if record.message == "several processes answer"]
-    (status,) = runtime.status().predictors
     (pitfall,) = status.pitfalls
     assert (status.up, status.processes, pitfall.code) == (True, 2, "several_processes")
     assert f"{pitfall.meaning} {pitfall.action}" == (
         "2 processes answer at this URL. Counts add up both; gauges show one at a time. Point each exporter at one pod."
     )
     assert said.reason == pitfall.meaning  # type: ignore[attr-defined]
-    await runtime.stop()
 
 
 async def test_predictors_share_the_engines() -> None:
     for predictors, share in ((1, 512), (2, 256), (64, 8), (100, 8)):
-        runtime = await serving(*[[]] * predictors)
-        found = {(each.fetcher.most_engines, each.state.log.most_engines) for each in runtime.predictors}
+        async with serving(*[[]] * predictors) as runtime:
+            found = {(each.fetcher.most_engines, each.state.log.most_engines) for each in runtime.predictors}
         assert found == {(share, share)}
-        await runtime.stop()
 
 
 @pytest.mark.parametrize("with_log", [False, True])
 async def test_all_that_can_be_dropped_is_zero_from_the_start(tmp_path: Path, *, with_log: bool) -> None:
     log = tmp_path / "vllm.log"
     log.touch()
-    found = Settings(predictors=(PredictorSettings(log_paths=(str(log),) if with_log else ()),))
-    runtime = ExporterRuntime(found, lambda: found)
-    await runtime.start()
-    text = generate_latest(SpecdecCollector(runtime)).decode()
+    async with started(PredictorSettings(log_paths=(str(log),) if with_log else ())) as runtime:
+        text = generate_latest(SpecdecCollector(runtime)).decode()
     wanted = {*bounds.DROPPED, *(bounds.DROPPED_OF_LOGS if with_log else ())}
     assert set(re.findall(r'specdec_exporter_dropped_total\{what="(\w+)"\} 0\.0', text)) == wanted
-    await runtime.stop()
 
 
 async def test_rendering_in_another_thread_shows_the_moment_when_it_was_asked() -> None:
-    clock = Clock()
-    runtime = await serving([snapshot(*(engine(10, name=str(n)) for n in range(100)))], clock=clock)
-    (state,) = (each.state for each in runtime.predictors)
-    before = generate_latest(SpecdecCollector(runtime))
-    taken = _Taken(SpecdecCollector(runtime).collect())
-    state.observe_snapshot(snapshot(engine(20, name="new")))
-    after = await asyncio.to_thread(generate_latest, taken)
+    async with serving([snapshot(*(engine(10, name=str(n)) for n in range(100)))]) as runtime:
+        (state,) = (each.state for each in runtime.predictors)
+        before = generate_latest(SpecdecCollector(runtime))
+        taken = _Taken(SpecdecCollector(runtime).collect())
+        state.observe_snapshot(snapshot(engine(20, name="new")))
+        after = await asyncio.to_thread(generate_latest, taken)
     about_itself = re.compile(rb"^(?:# \w+ )?(?:process|python)_.*\n", re.MULTILINE)
     assert about_itself.sub(b"", after) == about_itself.sub(b"", before)
-    await runtime.stop()
 
 
 VALUES = st.sampled_from(["0", "5", "1e2", "5e-324", "1e12", "1e30", "1e308", "NaN", "+Inf", "-1"]) | st.integers(
@@ -230,11 +224,10 @@ def body_of(figures: dict[str, str], counts: dict[str, str], positions: list[str
 @settings(max_examples=50)
 @given(st.lists(BODIES, min_size=2, max_size=6))
 async def test_no_figure_is_ever_without_sense(bodies: list[tuple[dict[str, str], dict[str, str], list[str]]]) -> None:
-    runtime = await serving([parse_exposition(body_of(*each)) for each in bodies])
-    text = generate_latest(SpecdecCollector(runtime)).decode()
+    async with serving([parse_exposition(body_of(*each)) for each in bodies]) as runtime:
+        text, status = generate_latest(SpecdecCollector(runtime)).decode(), runtime.status()
     for series, value in re.findall(r"^(specdec_\S+?)(?:\{.*\})? (\S+)$", text, re.MULTILINE):
         assert math.isfinite(float(value)), (series, value)
         assert float(value) >= 0, (series, value)
         assert not series.endswith("_ratio") or float(value) <= 1, (series, value)
-    assert all(map(math.isfinite, numbers(msgspec.to_builtins(runtime.status()))))
-    await runtime.stop()
+    assert all(map(math.isfinite, numbers(msgspec.to_builtins(status))))

@@ -19,7 +19,6 @@ from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.families.exporter import PROCESS
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -81,7 +80,7 @@ async def test_what_the_python_client_serves_is_in_the_table_too() -> None:
     settings = Settings()
     text = generate_latest(SpecdecCollector(ExporterRuntime(settings, lambda: settings))).decode()
     served = dict(re.findall(r"^# TYPE ((?:process|python)_\S+) (\S+)$", text, re.MULTILINE))
-    assert served == {family.name: family.type for family in PROCESS.families}
+    assert served == {family.name: family.type for family in metrictables.CLIENT.families}
 
 
 def test_names_labels_and_help_texts_keep_to_the_conventions() -> None:

@@ -29,11 +29,6 @@ def load(tmp_path: Path, text: str) -> Settings:
     return load_settings(str(path), {})
 
 
-def test_a_file_that_is_just_being_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expected settings, found nothing"):
-        load(tmp_path, "# soon\n")
-
-
 def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
     settings = load_settings(None, {})
     assert settings.predictors[0].url == "http://127.0.0.1:8080"
@@ -44,24 +39,12 @@ def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        pytest.param("# soon\n", "expected settings, found nothing", id="just being written"),
         ("predictors: [{nmae: x}]", "predictors[0].nmae: unknown key, expected one of ca_file,"),
         ("webb: {}", "webb: unknown key, expected one of web, log, window, predictors"),
         ("predictors: [{interval: 0.5}]", "predictors[0].interval: expected at least 1s, found '0.5'"),
         ("predictors: [{timeout: -1}]", "predictors[0].timeout: expected a duration"),
         ("predictors: [{log_from: middle}]", "predictors[0].log_from: expected one of end, start, found 'middle'"),
-    ],
-)
-def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, text)
-    assert str(tmp_path / "specdec.yaml") in str(caught.value)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
         ("predictors: []", "predictors: expected at least one"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
         ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),
@@ -73,9 +56,12 @@ def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: st
         ("predictors: [{name: a, log_paths: ['-']}, {name: b, log_paths: ['-']}]", "stdin"),
     ],
 )
-def test_values_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said.replace("(", "\\(")):
+def test_a_wrong_file_is_named_with_key_and_expectation(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
+    assert str(tmp_path / "specdec.yaml") in str(caught.value)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

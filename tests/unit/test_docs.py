@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yamltext
+from fieldtools import ROOT
 from specdec_exporter.config import (
     OwnLogSettings,
     PredictorSettings,
@@ -19,7 +20,6 @@ from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
 from specdec_exporter.yamlfile import convert, parse_yaml
 
-ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 

@@ -18,6 +18,7 @@ from specdec_exporter.serving.families.family import Family, Group
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = [import_module(f"{families.__name__}.{module.name}") for module in pkgutil.iter_modules(families.__path__)]
 GROUPS = [group for module in MODULES for group in vars(module).values() if isinstance(group, Group)]
+GROUPS.append(metrictables.CLIENT)
 SERVED: list[Family[object]] = [family for group in GROUPS for family in group.families]
 
 

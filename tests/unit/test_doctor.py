@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import running
 from builders import CAPTURES
+from fieldtools import ROOT
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.diagnosing import Given, doctor
 from specdec_exporter.doctor.diagnosis import together
@@ -26,7 +27,6 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import parse_release
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "doctor.md"
 OURS = ROOT / "deploy" / "kubernetes" / "predictor" / "base" / "inferenceservice.yaml"
 NGRAM = """vllm serve m --speculative-config '{"method": "ngram", "num_speculative_tokens": 5}'"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Clock, engine, snapshot
+from builders import FIXTURES, Clock, engine, snapshot
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
@@ -22,7 +21,6 @@ from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, Spe
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 FACTS = known_facts()
 by_code = pytest.mark.parametrize("fact", FACTS, ids=[fact.code for fact in FACTS])
 

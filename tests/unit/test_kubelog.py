@@ -17,11 +17,16 @@ from hypothesis import strategies as st
 
 from logfiles import Following, LineScanner, texts
 from running import listening
+from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, PredictorWarning
-from specdec_exporter.predictor.sources.kubeapi import KubernetesApi
-from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, StampedLines
+from specdec_exporter.predictor.sources.kubelog import (
+    Container,
+    KubernetesLogReader,
+    StampedLines,
+    predictors_container,
+)
 
 LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"
@@ -139,10 +144,7 @@ def scanner() -> EveryLine:
 
 def reader(url: str, token: Path, scanner: EveryLine, history: EveryLine | None = None) -> KubernetesLogReader:
     return KubernetesLogReader(
-        api=KubernetesApi(url, token_path=token, ca_path=None),
-        namespace="prod",
-        pod="llama-0",
-        container="kserve-container",
+        Container(url, Access(bearer_token_file=str(token)), "prod", "llama-0", "kserve-container"),
         scanner=scanner,
         counters=ReaderCounters(),
         history_scanner=history,
@@ -318,17 +320,16 @@ def from_environment(service_account: Path, environ: dict[str, str], lacks: str 
         if name != lacks:
             (service_account / name).write_text(text)
     given = {name: value for name, value in (IN_POD | environ).items() if name != lacks}
-    return KubernetesLogReader.from_environment(
-        scanner=EveryLine(), counters=ReaderCounters(), environ=given, service_account=service_account
-    )
+    container = predictors_container(given, service_account)
+    return KubernetesLogReader(container, scanner=EveryLine(), counters=ReaderCounters())
 
 
 def test_the_pod_tells_what_to_read(tmp_path: Path) -> None:
     found = from_environment(tmp_path, {})
-    assert found._api._url + found._path == f"https://10.0.0.1:6443{PATH}"
+    assert found._url == f"https://10.0.0.1:6443{PATH}"
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "n", "SPECDEC_PREDICTOR_CONTAINER": "vllm"}
     other = from_environment(tmp_path, environ)
-    assert other._api._url + other._path == "https://[fd00::1]:6443/api/v1/namespaces/n/pods/llama-0/log"
+    assert other._url == "https://[fd00::1]:6443/api/v1/namespaces/n/pods/llama-0/log"
     assert other._container == "vllm"
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from fieldtools import ROOT
+
 FOLDERS = ("docs", "deploy", "rules", "dashboards", "alertmanager", "tools", "tests", ".github")
 WORDS, WORDS_OF_EVIDENCE, WORDS_OF_A_PAGE = 35_000, 12_000, 1_800
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])

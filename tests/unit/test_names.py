@@ -19,9 +19,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import running
+from builders import started
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.livecheck import check
-from specdec_exporter.config import PredictorSettings, Settings
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments
 from specdec_exporter.predictor.log.scan import LogScanner
@@ -30,7 +31,6 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.responses import ResponseSpeculation, parse_response
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.runtime import ExporterRuntime
 
 # The escape character in both its spellings, other control characters, line separators, one that reverses what follows.
 CONTROLS = "\x1b\x9b\x00\x07\x08\n\r\x7f\x85\u2028\u2029\u200b\u202e\u2066\ufeff"
@@ -99,10 +99,7 @@ def require_text(found: object) -> None:
 
 async def served(log: bytes, *bodies: bytes) -> tuple[str, str, object]:
     """`/metrics` in both formats, and the status."""
-    found = Settings(predictors=(PredictorSettings(name="svc"),))
-    runtime = ExporterRuntime(found, lambda: found)
-    await runtime.start()
-    try:
+    async with started(PredictorSettings(name="svc")) as runtime:
         (predictor,) = runtime.predictors
         for event in LogScanner(ReaderCounters()).scan(bytearray(log), len(log)):
             predictor.state.observe_event(event)
@@ -111,8 +108,6 @@ async def served(log: bytes, *bodies: bytes) -> tuple[str, str, object]:
         collector = SpecdecCollector(runtime)
         open_text = openmetrics.generate_latest(collector).decode()  # type: ignore[no-untyped-call]
         return generate_latest(collector).decode(), open_text, runtime.status()
-    finally:
-        await runtime.stop()
 
 
 @settings(deadline=None, max_examples=60)

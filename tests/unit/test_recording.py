@@ -361,25 +361,16 @@ async def test_a_recording_holds_what_the_predictor_says_of_itself() -> None:
     assert not found.interrupted
 
 
-async def test_what_is_given_beats_what_the_predictor_says() -> None:
+async def test_what_is_given_beats_what_the_predictor_says_and_without_a_log_the_curve_tells_k_but_no_method() -> None:
+    given = Context(model="org/model", runtime="vLLM, patched", hardware="1x L4")
     async with playing(BEFORE, AFTER) as server:
-        given = Context(model="org/model", runtime="vLLM, patched", hardware="1x L4")
-        assert (await record(server.url, duration_seconds=0.1, context=given)).context == given
+        found = await record(server.url, duration_seconds=0.1, context=given)
+    assert (found.context, found.method, found.num_speculative_tokens) == (given, None, 3)
 
 
-async def test_without_a_log_the_method_is_not_known_and_k_is_the_length_of_the_curve() -> None:
-    async with playing(BEFORE, AFTER) as server:
-        found = await record(server.url, duration_seconds=0.1)
-    assert (found.method, found.num_speculative_tokens) == (None, 3)
-
-
-async def test_an_answer_missed_in_between_is_no_harm() -> None:
-    async with playing(BEFORE, b"", b"", AFTER) as server:
-        assert (await record(server.url, duration_seconds=0.4)).requests_finished == 8
-
-
-async def test_an_old_answer_in_between_counts_nothing_twice() -> None:
-    async with playing(BEFORE, AFTER, BEFORE, AFTER) as server:
+@pytest.mark.parametrize("between", [(b"", b""), (AFTER, BEFORE)], ids=["missed", "old"])
+async def test_an_answer_in_between_that_is_missed_or_old_does_no_harm(between: tuple[bytes, bytes]) -> None:
+    async with playing(BEFORE, *between, AFTER) as server:
         assert (await record(server.url, duration_seconds=1.0)).requests_finished == 8
 
 

@@ -430,8 +430,3 @@ def test_drafts_find_their_engine_whether_statistics_are_wanted_or_not(log: tupl
     chunks = [data[start:stop] for start, stop in pairwise(bounds)]
     with_statistics = [event for event in read(*chunks).events if isinstance(event, SpecDecoding)]
     assert read(*chunks, kinds=frozenset({SpecDecoding})).events == with_statistics
-
-
-@given(st.binary(max_size=300), st.sampled_from(["auto", "plain", "cri", "docker"]), st.sampled_from(FRAGMENTS))
-def test_any_bytes_are_read_without_harm(noise: bytes, log_format: LogFormat, fragment: bytes) -> None:
-    read(noise + fragment + noise + b"\n", noise + b"\n", tail=noise, log_format=log_format)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from fieldtools import ROOT
 from specdec_exporter import bounds
 
-ROOT = Path(__file__).parents[2]
 THREATS = ROOT / "docs" / "evidence" / "threats.md"
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
 

@@ -14,11 +14,12 @@ import pytest
 
 from bench.counting import ONE_ENGINE
 from bench.processes import descriptors
+from builders import started
 from faults.wire import REFUSED, SLOW, SOUND, Server
 from faults.wire import serving as answering
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import FetchError
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 
@@ -30,23 +31,6 @@ async def serving() -> AsyncIterator[Server]:
     async with answering() as predictor:
         predictor.body, predictor.fault = ONE_ENGINE.read_bytes(), SOUND
         yield predictor
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with open_session() as opened:
-        yield opened
-
-
-@contextlib.asynccontextmanager
-async def running(url: str) -> AsyncIterator[ExporterRuntime]:
-    settings = Settings(predictors=(PredictorSettings(url=url),))
-    runtime = ExporterRuntime(settings, lambda: settings)
-    await runtime.start()
-    try:
-        yield runtime
-    finally:
-        await runtime.stop()
 
 
 async def all_closed(predictor: Server) -> None:
@@ -83,14 +67,14 @@ async def test_a_predictor_that_is_silent_has_one_request_to_answer_and_then_non
 
 
 async def test_scrapers_share_the_question_for_the_version_too() -> None:
-    async with serving() as predictor, running(predictor.url) as runtime:
+    async with serving() as predictor, started(PredictorSettings(url=predictor.url)) as runtime:
         await asyncio.gather(*(runtime.refresh(30) for _ in range(SCRAPERS)))
         assert predictor.requests == {"/metrics": 1, "/version": 1}
         assert runtime.predictors[0].state.running.vllm_version == "0.32.0"
 
 
 async def test_a_scraper_waits_for_the_version_of_another_within_its_own_deadline() -> None:
-    async with serving() as predictor, running(predictor.url) as runtime:
+    async with serving() as predictor, started(PredictorSettings(url=predictor.url)) as runtime:
         predictor.version_fault = SLOW[0]
         patient = asyncio.create_task(runtime.refresh(30))
         async with asyncio.timeout(30):

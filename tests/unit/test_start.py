@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Clock, engine, snapshot
+from builders import CAPTURES, Clock, engine, snapshot
 from loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
 from specdec_exporter import bounds
-from specdec_exporter.predictor.log.clock import seconds_between
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
@@ -26,11 +25,9 @@ from specdec_exporter.predictor.log.events import (
 )
 from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogScanner
-from specdec_exporter.predictor.log.start import Start, summarise
+from specdec_exporter.predictor.log.start import Start, seconds_between, summarise
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.state import PredictorState
-
-CAPTURES = Path(__file__).parents[1] / "fixtures" / "captures"
 
 
 def line(source: str, message: str, time: str = "21:44:52") -> str:

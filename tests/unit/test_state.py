@@ -10,22 +10,11 @@ import msgspec
 import pytest
 
 from builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
-from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.history import HISTORY_POINTS
 from specdec_exporter.serving.state import PredictorState
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def state(clock: Clock) -> PredictorState:
-    return PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
 
 
 def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:

@@ -205,13 +205,16 @@ def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
 @pytest.mark.parametrize(
     ("loads", "words"),
     [
-        ([DRAFTING.interval(4.0, 4000.0, seconds=0.1)] * 12, "only 154 decoding steps so far, 200 are needed"),
+        (
+            [DRAFTING.interval(4.0, 4000.0, seconds=0.1)] * 12,
+            "only 154 decoding steps to compare so far, 200 are needed",
+        ),
         ([DRAFTING.interval(8.0, 4000.0)] * (FEWEST - 1), "only 3 intervals so far, 4 are needed"),
         (
             [*[DRAFTING.interval(2.0, 4000.0)] * 20, Load(15.0, Counts(steps=100, step_seconds=460.0))],
             "one stall took most of the time of all steps",
         ),
-        ([], "only 0 decoding steps so far, 200 are needed"),
+        ([], "only 0 decoding steps to compare so far, 200 are needed"),
     ],
 )
 def test_too_little_has_no_interval_and_says_why(loads: list[Load], words: str) -> None:

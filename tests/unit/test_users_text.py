@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import CAPTURES
 from loglines import PARAMS, SPEC, STATS
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -21,7 +22,6 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.scan import LogScanner
 from userstext import (
     BEFORE,
-    CAPTURES,
     LINE_ENDS,
     MESSAGES,
     PARTS,

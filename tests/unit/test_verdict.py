@@ -337,7 +337,7 @@ def test_a_speed_up_that_pays_does_not_hide_a_longer_tail_and_is_named() -> None
     verdict = judged("drafting", tail, None, 3, before)
     assert verdict.code == "slower"
     assert verdict.headline == "Slower than before, not because of drafts: speculation still gives 1.60x"
-    assert verdict.reasons[0].endswith("and 17% more requests than expected exceed 25 ms")
+    assert verdict.reasons[0].endswith("and 17% of the requests, on top of those expected, exceed 25 ms")
     within = msgspec.structs.replace(tail, timed_within=((0.01, 700.0), (0.025, 900.0), (0.05, 1000.0)))
     assert judged("drafting", within, None, 3, before).code == "healthy"
 

@@ -209,16 +209,6 @@ def watched(state: PredictorState, clock: Clock, *rates: float) -> list[str]:
     return said
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def state(clock: Clock) -> PredictorState:
-    return PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-
-
 def test_the_exporter_keeps_a_word_for_a_time_and_asking_for_it_changes_nothing(
     state: PredictorState, clock: Clock
 ) -> None:

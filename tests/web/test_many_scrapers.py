@@ -20,18 +20,15 @@ SCRAPERS = 8
 
 
 class Counting(Collector):
-    """Counts how often it is rendered, and shows the count; or fails."""
+    """Counts how often it is rendered, and shows the count."""
 
     collected = 0
-    fails = False
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self, fetched: object = None) -> Iterable[Metric]:
         self.collected += 1
-        if self.fails:
-            raise ArithmeticError
         return [GaugeMetricFamily("collected", "How often.", self.collected)]
 
 

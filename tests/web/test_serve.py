@@ -187,17 +187,6 @@ async def test_promtool_is_content_with_whatever_release_is_read() -> None:
         assert not [line for line in running.log if "does not continue" in line]
 
 
-async def test_sigterm_ends_within_five_seconds_with_exit_code_0(tmp_path: Path) -> None:
-    log = tmp_path / "vllm.log"
-    log.write_text("")
-    async with predictor(FIRST.read_bytes()) as vllm:
-        async with exporter(f"--predictor.url={vllm.url}", f"--predictor.log-path={log}") as running:
-            await running.samples()
-            started = asyncio.get_running_loop().time()
-            assert await running.stop() == 0
-            assert asyncio.get_running_loop().time() - started < 5
-
-
 async def test_sighup_takes_a_good_file_and_refuses_a_bad_one(tmp_path: Path) -> None:
     async with predictor(FIRST.read_bytes()) as vllm:
         config = tmp_path / "specdec.yaml"

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from builders import Clock
+from builders import Clock, started
 from faults.judge import Increase, Scrape, increase_problems, problems
 from faults.kinds import KINDS, Kind
 from faults.processes import series
 from faults.wire import NO_ANSWER, SOUND, serving
 from promtool import promtool
-from specdec_exporter.config import PredictorSettings, Settings, WebSettings
+from specdec_exporter.config import PredictorSettings, WebSettings
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.runtime import ExporterRuntime
 from tsdb import ask, prometheus
 
 BEGIN = 1_790_001_000.0
@@ -37,31 +36,24 @@ async def scraped(kind: Kind) -> list[Scrape]:
 
 async def _scraped(kind: Kind) -> list[Scrape]:
     clock, found = Clock(1000.0, BEGIN - 1000.0), []
-    async with serving() as server:
-        settings = Settings(
-            predictors=(PredictorSettings(name="svc", url=server.url),), web=WebSettings(disable_exporter_metrics=True)
-        )
-        runtime = ExporterRuntime(settings, lambda: settings)
-        await runtime.start()
+    quiet = WebSettings(disable_exporter_metrics=True)
+    async with serving() as server, started(PredictorSettings(name="svc", url=server.url), web=quiet) as runtime:
         (running,) = runtime.predictors
         state = running.state
         state._clock, state._wall_clock, state._born = clock.monotonic, clock.wall, clock.now
         collector = SpecdecCollector(runtime)
-        try:
-            for number, letter in enumerate(kind.order):
-                clock.ahead += kind.set_clock.get(number, 0.0)
-                at = clock.now - 1000.0
-                process, shown = kind.who.get(letter), at - kind.age(number)
-                server.fault = kind.faults.get(number, SOUND) if process else NO_ANSWER
-                server.body = process.body(shown, BEGIN + shown) if process else b""
-                await runtime.refresh(kind.timeout_seconds)
-                samples = (sample for family in collector.collect() for sample in family.samples)
-                values = {series(each.name, each.labels): each.value for each in samples}
-                figures = process.figures(shown) if process else {}
-                found.append(Scrape(at, letter, server.fault, figures, values))
-                clock.advance(kind.interval)
-        finally:
-            await runtime.stop()
+        for number, letter in enumerate(kind.order):
+            clock.ahead += kind.set_clock.get(number, 0.0)
+            at = clock.now - 1000.0
+            process, shown = kind.who.get(letter), at - kind.age(number)
+            server.fault = kind.faults.get(number, SOUND) if process else NO_ANSWER
+            server.body = process.body(shown, BEGIN + shown) if process else b""
+            await runtime.refresh(kind.timeout_seconds)
+            samples = (sample for family in collector.collect() for sample in family.samples)
+            values = {series(each.name, each.labels): each.value for each in samples}
+            figures = process.figures(shown) if process else {}
+            found.append(Scrape(at, letter, server.fault, figures, values))
+            clock.advance(kind.interval)
     return found
 
 
@@ -93,8 +85,3 @@ async def test_a_real_prometheus_counts_what_happened(tmp_path: Path) -> None:
     assert found.keys() == KINDS.keys()
     wrong = {name: list(increase_problems(KINDS[name], SCRAPED[name], increases)) for name, increases in found.items()}
     assert {name: problems for name, problems in wrong.items() if problems} == {}
-
-
-async def test_replicas_behind_one_url_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    await _scraped(KINDS["two old replicas in turn"])
-    assert [record.message for record in caplog.records if record.levelname != "INFO"] == ["several processes answer"]

@@ -17,8 +17,8 @@ import msgspec
 from specdec_exporter.baseline.file import HISTOGRAMS, MAX_BLOCKS, RECORDED, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks

@@ -21,11 +21,10 @@ from specdec_exporter.config import valid_header
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import EngineConfig, Event, RequestParams
+from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs
-from specdec_exporter.predictor.sources.responses import ResponseInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
 
 Output = Literal["text", "jsonl"]
@@ -53,7 +52,7 @@ def analyze(
     record; 1 if the last start of the server failed, or if an input could not be read to its end. Such an input is
     named on stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
-    log, saved = LogInputs(paths, stdin=stdin, trust=trust), ResponseInputs(responses, header=header)
+    log, saved = LogInputs(paths, stdin=stdin, trust=trust), LogInputs(responses)
     story, requests = LogStory(), RequestStory(with_header=header is not None)
     temperatures = RequestTemperatures() if responses else None
     failed_start = False
@@ -111,7 +110,7 @@ def _written(events: Iterable[Event], *, flush: bool) -> Iterator[Event]:
 
 
 def _analyze_responses(
-    saved: ResponseInputs,
+    saved: LogInputs,
     story: RequestStory,
     temperatures: RequestTemperatures,
     output: Output,
@@ -121,7 +120,7 @@ def _analyze_responses(
 ) -> None:
     """Read the responses, and print their records or the report. ``partly``: vLLM verified only part of each draft."""
     with suppress(KeyboardInterrupt):
-        for line in saved.lines():
+        for line in saved.responses(header):
             if not isinstance(line, ResponseSpeculation):
                 story.add_other(line)
                 continue

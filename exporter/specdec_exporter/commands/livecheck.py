@@ -33,8 +33,9 @@ from specdec_exporter.inspection.examination import (
     pitfall_finding,
 )
 from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
-from specdec_exporter.predictor.sources.inputs import REPORT_KINDS, LogInputs, expanded
+from specdec_exporter.predictor.sources.inputs import LogInputs, expanded
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus, Status

@@ -126,6 +126,6 @@ def _of_latency(latency: LatencyComparison) -> Iterator[str]:
         yield f"{title}: {times(latency.like_load_ratio)} at the same load, which decides"
     if tail is not None and tail.shifted:
         yield (
-            f"{title}: {percent(tail.share)} more requests than expected are slower than "
+            f"{title}: {percent(tail.share)} of the requests, on top of those expected, are slower than "
             f"{seconds(tail.limit_seconds)} (chance explains at most {percent(tail.margin)})"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -64,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_facts() -> tuple[Fact, ...]:
     """Return all facts: those of running servers, and those that are told before a start only."""
-    return (*load_facts(), *load_facts(__package__, "facts"))
+    return (*load_facts(), *load_facts(Path(__file__).with_name("facts.yaml")))
 
 
 def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Report:

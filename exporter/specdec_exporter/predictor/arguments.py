@@ -126,9 +126,8 @@ def environment_of(assignments: Iterable[str]) -> dict[str, str]:
 def server_words(words: Sequence[str]) -> Sequence[str] | None:
     """Return the arguments of the vLLM server that a command starts; ``None`` if it starts none."""
     for index, word in enumerate(words):
-        if word == "serve" and index and words[index - 1].rpartition("/")[2] == "vllm":
-            return words[index + 1 :]
-        if word == "serve" and index and words[index - 1] == "vllm.entrypoints.cli.main":
+        before = words[index - 1].rpartition("/")[2] if index else ""
+        if word == "serve" and before in ("vllm", "vllm.entrypoints.cli.main"):
             return words[index + 1 :]
         if re.search(r"vllm[./]entrypoints[./]\S*server(?:\.py)?$", word) or _IMAGE.fullmatch(word):
             return words[index + 1 :]

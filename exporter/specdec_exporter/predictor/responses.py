@@ -17,7 +17,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.saved import Asked, NoResponseError, Saved, read_saved
+from specdec_exporter.predictor.saved import NoResponseError, Saved, read_saved
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0, le=int(bounds.COUNT))]
 
@@ -39,7 +39,7 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
 
     ``steps``: accepted and draft tokens of each step, if the server gives details. ``model``: the served name, or that
     of the LoRA adapter; the response does not tell which. ``time_per_output_token_seconds``: decode time / (tokens -
-    1), if the server gives times. The rest is what is known of the request, see :class:`Asked`; the log can give the
+    1), if the server gives times. The rest is what is known of the request, see :class:`Saved`; the log can give the
     temperature too.
     """
 
@@ -125,15 +125,14 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
         agreeing = by_accepted == Counter(found.per_step_accepted) and all(one <= of for one, of in steps)
         if not agreeing or sum(found.per_step_drafted) != found.num_draft_tokens:
             return Junk("the steps contradict the histogram or the number of draft tokens")
-    asked: Asked = saved.asked
     return ResponseSpeculation(
         request_id=_name(saved.response.get("id")),
         model=_name(saved.response.get("model")),
         prompt_tokens=_prompt_tokens(saved.response),
         time_per_output_token_seconds=_time_per_output_token(saved.response),
-        temperature=asked.temperature,
-        structured=asked.structured,
-        header=_name(asked.header),
+        temperature=saved.temperature,
+        structured=saved.structured,
+        header=_name(saved.header),
         drafts=drafts,
         draft_tokens=found.num_draft_tokens,
         accepted_tokens=accepted,

@@ -29,22 +29,16 @@ _GREEDY: Final = 1e-5
 Object = dict[str, Any]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What is known of a request. ``None``: the line does not tell.
+class Saved(msgspec.Struct, frozen=True):
+    """A response, and what is known of its request. ``None``: the line does not tell.
 
     ``structured``: the server must follow a schema, a grammar or a list of choices, or may call tools.
     """
 
+    response: Object
     temperature: float | None = None
     structured: bool | None = None
     header: str | None = None
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A response and its request."""
-
-    response: Object
-    asked: Asked
 
 
 class NoResponseError(Exception):
@@ -70,11 +64,11 @@ def read_saved(line: bytes, header: str | None = None) -> Saved | None:
         # A user chooses every key of a request, so it could pass for anything below.
         raise NoResponseError("a request, or an object with the prompt beside the response")
     if "choices" in data:
-        return Saved(data, Asked())
+        return Saved(data)
     if (response := _inner_response(data)) is not None:
-        return Saved(response, _asked(data, header))
+        return _with_request(response, data, header)
     if "metrics" in data:
-        return Saved(data, Asked())
+        return Saved(data)
     raise NoResponseError("not a response: neither choices nor metrics")
 
 
@@ -129,7 +123,7 @@ def _last_chunk(stream: str) -> Object | None:
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _asked(data: Object, header: str | None) -> Asked:
+def _with_request(response: Object, data: Object, header: str | None) -> Saved:
     body, envelope = None, data
     for key in _REQUEST_KEYS:
         if (found := _object(data.get(key))) is None:
@@ -138,7 +132,8 @@ def _asked(data: Object, header: str | None) -> Asked:
             envelope, found = found, _object(found.get("body"))
         body = found
         break
-    return Asked(
+    return Saved(
+        response,
         temperature=None if body is None else _temperature(body.get("temperature")),
         structured=None if body is None else _is_structured(body),
         header=None if header is None else _header((envelope, data), header.lower()),

@@ -179,25 +179,15 @@ WARNING_HINT: Final = re.compile(
     rb"|custom class-based proposer"
 )
 
-# Old name -> the name in policies and dashboards. Each model's "..._mtp" became "mtp"; the engine-init line prints the
-# old names up to 0.10.x.
-METHOD_ALIASES: Final[dict[str, str]] = {
-    "[ngram]": "ngram",  # up to 0.7.3, the "draft model" of prompt look-up
-    "ngram_gpu": "ngram",
-    "deepseek_mtp": "mtp",
-    "ernie_mtp": "mtp",
-    "glm4_moe_mtp": "mtp",
-    "longcat_flash_mtp": "mtp",
-    "mimo_mtp": "mtp",
-    "pangu_ultra_moe_mtp": "mtp",
-    "qwen3_next_mtp": "mtp",
-    "qwen3_5_mtp": "mtp",
-}
-
 
 def canonical_method(method: str) -> str:
-    """Return the policy's name of a method that vLLM prints or accepts: ``"deepseek_mtp"`` -> ``"mtp"``."""
-    return METHOD_ALIASES.get(method, "mtp" if method.endswith("_mtp") else method)
+    """Return the policy's name of a method that vLLM prints or accepts: ``"deepseek_mtp"`` -> ``"mtp"``.
+
+    Each model's ``..._mtp`` became ``mtp``; the engine-init line prints the old names up to 0.10.x.
+    """
+    if method in ("[ngram]", "ngram_gpu"):  # the first is the "draft model" of prompt look-up up to 0.7.3
+        return "ngram"
+    return "mtp" if method.endswith("_mtp") else method
 
 
 # Methods of --speculative-config that draft nothing: this one hands out the target's hidden states, for training. Its

@@ -65,7 +65,8 @@ def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterat
 def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     """Return what there is to show of one predictor, always in the same order of groups."""
     state, pinned = predictor.state, predictor.pinned
-    service, logged = [state.name], [state.name, state.log_model_name]
+    service = [state.name]
+    logged = [state.name, next(iter(state.model_names), "")]  # a log's lines name no model
     engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
     benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]

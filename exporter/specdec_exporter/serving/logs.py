@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 import time
+from typing import Literal
 
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -32,20 +33,18 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return known
 
 
-class LogfmtFormatter(logging.Formatter):
-    """``key=value`` pairs on one line; values are quoted if necessary."""
+class LineFormatter(logging.Formatter):
+    """One line for each record: a JSON object, or logfmt: ``key=value`` pairs, whose values are quoted if necessary."""
+
+    def __init__(self, log_format: Literal["logfmt", "json"]) -> None:
+        super().__init__()
+        self._json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
+        if self._json:
+            return json.dumps(_fields(record), default=str, ensure_ascii=False)
         return " ".join(f"{key}={_logfmt_value(value)}" for key, value in _fields(record).items())
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
-        return json.dumps(_fields(record), default=str, ensure_ascii=False)
 
 
 def _logfmt_value(value: object) -> str:
@@ -61,7 +60,7 @@ def _is_no_clients_fault(record: logging.LogRecord) -> bool:
 def configure(settings: OwnLogSettings) -> None:
     """Send records of ``settings.level`` and above to stderr in ``settings.format``."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if settings.format == "json" else LogfmtFormatter())
+    handler.setFormatter(LineFormatter(settings.format))
     level = {"warn": "WARNING"}.get(settings.level, settings.level.upper())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Below WARNING these repeat our own messages, or do not help an operator.

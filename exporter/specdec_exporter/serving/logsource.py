@@ -11,25 +11,11 @@ from typing import Protocol
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import (
-    START_KINDS,
-    Event,
-    PredictorWarning,
-    ServerReady,
-    SpecDecoding,
-    StartFailure,
-)
+from specdec_exporter.predictor.log.events import SERVED_KINDS, START_KINDS, Event
 from specdec_exporter.predictor.log.scan import LogScanner
-from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader
+from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, predictors_container
 from specdec_exporter.predictor.sources.stdin import StreamFollower
 from specdec_exporter.predictor.sources.tail import LogFollower
-
-SERVED_KINDS: frozenset[type] = START_KINDS | {
-    SpecDecoding,
-    PredictorWarning,
-    StartFailure,
-    ServerReady,
-}
 
 
 class LogSource(Protocol):
@@ -53,8 +39,12 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
     # Lines from before the start are not counted, but those of the server's last start tell what runs.
     new_config_scanner = partial(read, ReaderCounters(), kinds=START_KINDS)
     if settings.log_source == "kubernetes":
-        return KubernetesLogReader.from_environment(
-            scanner=new_scanner(), counters=counters, history_scanner=new_config_scanner(), start=settings.log_from
+        return KubernetesLogReader(
+            predictors_container(),
+            scanner=new_scanner(),
+            counters=counters,
+            history_scanner=new_config_scanner(),
+            start=settings.log_from,
         )
     if "-" in settings.log_paths:
         if len(settings.log_paths) > 1:

@@ -15,7 +15,7 @@ import msgspec
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import FetchError
-from specdec_exporter.predictor.log.counters import ReaderCounters
+from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, without_credentials
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.complaints import Complaints
@@ -71,11 +71,12 @@ class PredictorRuntime:
         self._seen: Snapshot | None = None  # the last with an engine
 
     @property
-    def log_health(self) -> CollectorHealth | None:
-        """Health of the log reader; ``None`` when no log is read."""
-        if self._source is None or self.state.reader is None:
-            return None
-        return CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
+    def health(self) -> dict[str, CollectorHealth]:
+        """Health by source: ``metrics``, and ``log`` if one is read."""
+        found = {"metrics": self.metrics_health}
+        if self._source is not None and self.state.reader is not None:
+            found["log"] = CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
+        return found
 
     def start(self) -> None:
         """Begin to follow the log."""
@@ -97,11 +98,8 @@ class PredictorRuntime:
         reader = self.state.reader
         if reader is not None and reader.dropped["untrusted_lines"] and not self._said_untrusted:
             self._said_untrusted = True
-            reason = (
-                "they name none of vLLM's loggers, so a user's text may have written them; if your log format prints "
-                "no logger and no file, set --predictor.log-trust=any"
-            )
-            LOG.warning("lines of the log do not count", extra={"predictor": self.state.name, "reason": reason})
+            for reason in on_trust(reader):
+                LOG.warning("lines of the log do not count", extra={"predictor": self.state.name, "reason": reason})
 
     async def stop(self) -> None:
         """Give up the read under way. Read the log to its end and close it; give it up if that takes too long."""

@@ -54,7 +54,7 @@ class ExporterRuntime:
     def dropped(self) -> dict[str, int]:
         """What was beyond a bound, by what."""
         total = sum((predictor.state.dropped for predictor in self.predictors), self.left_out)
-        reads_logs = any(predictor.log_health for predictor in self.predictors)
+        reads_logs = any("log" in predictor.health for predictor in self.predictors)
         return {**dict.fromkeys(bounds.DROPPED + (bounds.DROPPED_OF_LOGS if reads_logs else ()), 0), **total}
 
     async def start(self) -> None:
@@ -123,7 +123,7 @@ class ExporterRuntime:
     def _build(self, settings: Settings) -> tuple[dict[str, PredictorRuntime], dict[str, PinnedBaseline]]:
         """Return the predictors and the baselines by name: those that run on, and new ones."""
         assert self._session is not None  # noqa: S101  start() comes first
-        pinned = read_pinned(settings)
+        pinned = {each.name: PinnedBaseline(each.baseline) for each in settings.predictors if each.baseline}
         same_window = settings.window == self.settings.window
         wanted: dict[str, PredictorRuntime] = {}
         for predictor in settings.predictors:
@@ -165,12 +165,6 @@ class ExporterRuntime:
             window_seconds=float(self.settings.window),
             predictors=tuple(predictor.status() for predictor in self.predictors),
         )
-
-
-def read_pinned(settings: Settings) -> dict[str, PinnedBaseline]:
-    """Read the baselines; return them by predictor name. Raises :class:`BaselineError`."""
-    paths = {predictor.name: predictor.baseline for predictor in settings.predictors if predictor.baseline}
-    return {name: PinnedBaseline(path) for name, path in paths.items()}
 
 
 def _may_run_on(one: PredictorSettings, other: PredictorSettings) -> bool:

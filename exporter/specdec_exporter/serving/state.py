@@ -8,6 +8,7 @@ from operator import itemgetter
 import msgspec
 
 from specdec_exporter import bounds
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
     EngineConfig,
@@ -18,17 +19,13 @@ from specdec_exporter.predictor.log.events import (
     StartFailure,
 )
 from specdec_exporter.predictor.log.totals import engine_label
-from specdec_exporter.predictor.metrics.snapshot import (
-    EngineSnapshot,
-    Snapshot,
-    without_drafts,
-)
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, without_drafts
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
 from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters
 from specdec_exporter.serving.predictorstatus import status_of
 from specdec_exporter.serving.status import PredictorStatus
-from specdec_exporter.serving.tracks import MOST_SAMPLES, EngineTrack, samples_each
+from specdec_exporter.serving.tracks import MOST_SAMPLES, WINDOW_RATIO_BOUNDS, EngineTrack, samples_each
 from specdec_exporter.serving.view import PredictorView
 from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts
@@ -79,11 +76,8 @@ class PredictorState(PredictorView):
     def _warm_until(self, start: float | None, now: float) -> float:
         """Return when a process that began at ``start``, Unix time, leaves its slow first time, monotonic."""
         if start is None:
-            return (
-                -math.inf
-                if self._processes.count(now) == 1 and not self._tracks
-                else now + self.policy.cost.warm_up_seconds
-            )
+            first = self._processes.count(now) == 1 and not self._tracks
+            return -math.inf if first else now + self.policy.cost.warm_up_seconds
         # The wall clock is asked once for each process: somebody may set it later, even to 1970.
         return now + self.policy.cost.warm_up_seconds - max(self._wall_clock() - start, 0.0)
 
@@ -99,10 +93,10 @@ class PredictorState(PredictorView):
         for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key)
-            if track is None:
-                track = EngineTrack(SampleRing(self.window_seconds), engine, self._new_loads())
-            elif restarted:
-                track.begin_anew(SampleRing(self.window_seconds), self._new_loads())
+            if track is None or restarted:
+                ratios = HistogramCounter(WINDOW_RATIO_BOUNDS) if track is None else track.ratios
+                loads = EngineLoads(self.policy.cost, self.window_seconds)
+                track = EngineTrack(SampleRing(self.window_seconds), engine, loads, ratios)
             tracks[key] = track
             samples = samples_each(len(engines))
             track.ring.spacing = self.window_seconds / samples
@@ -113,9 +107,6 @@ class PredictorState(PredictorView):
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
             self._engine_names = tuple(sorted({engine for _, engine in tracks}))
-
-    def _new_loads(self) -> EngineLoads:
-        return EngineLoads(self.policy.cost, self.window_seconds)
 
     def _take_load(self, track: EngineTrack) -> None:
         """Sort the interval that has just ended by its concurrency."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
@@ -25,19 +25,14 @@ def samples_each(engines: int) -> int:
 
 @dataclass(slots=True)
 class EngineTrack:
-    """One engine. ``ratios`` counts its short windows by their acceptance rate."""
+    """One engine, of one process. ``ratios`` counts its short windows by their acceptance rate, of all processes."""
 
     ring: SampleRing
     snapshot: EngineSnapshot
     loads: EngineLoads
+    ratios: HistogramCounter
     short_window_start: float = -math.inf
     short_window_totals: Counts | None = None
-    ratios: HistogramCounter = field(default_factory=lambda: HistogramCounter(WINDOW_RATIO_BOUNDS))
-
-    def begin_anew(self, ring: SampleRing, loads: EngineLoads) -> None:
-        """Forget the samples of a process that is gone."""
-        self.ring, self.loads = ring, loads
-        self.short_window_start, self.short_window_totals = -math.inf, None
 
     def close_short_window(self, now: float, policy: Policy) -> None:
         """Count the short window, if it has lasted long enough."""

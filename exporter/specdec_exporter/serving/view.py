@@ -131,11 +131,6 @@ class PredictorView:
         return tuple(sorted({model for model, _ in self._tracks})) or ((named,) if named else ())
 
     @property
-    def log_model_name(self) -> str:
-        """The ``model_name`` of the log's series; empty while no source names a model."""
-        return next(iter(self.model_names), "")
-
-    @property
     def engine_generation(self) -> str | None:
         """``"v0"`` or ``"v1"``."""
         if self.snapshot is not None and self.snapshot.engine_generation:
@@ -154,19 +149,13 @@ class PredictorView:
 
     @property
     def start(self) -> StartSummary | None:
-        """How the predictor was started."""
-        return summarise(self.running.start, self._least_kv_cache_tokens)
+        """How the predictor was started, with the capacity of the engine that has the least."""
+        capacities = (self._kv_cache_tokens(track.snapshot) for track in self._tracks.values())
+        return summarise(self.running.start, min(filter(None, capacities), default=None))
 
     def _kv_cache_tokens(self, snapshot: EngineSnapshot) -> float | None:
         """Return the capacity of an engine's KV cache. The log knows kinds of layers; the number of blocks does not."""
         return snapshot.kv_cache_tokens or self.running.start.kv_cache_tokens or snapshot.kv_cache_block_tokens
-
-    @property
-    def _least_kv_cache_tokens(self) -> float | None:
-        """The capacity of the engine that has the least, as far as metrics or log tell."""
-        snapshots = [track.snapshot for track in self._tracks.values()]
-        found = [tokens for snapshot in snapshots if (tokens := self._kv_cache_tokens(snapshot)) is not None]
-        return min(found, default=self.running.start.kv_cache_tokens)
 
     # --- Figures ---
 
@@ -294,17 +283,14 @@ class PredictorView:
         """Break-even against the baseline without speculation, or by the policy where that does not tell."""
         return break_even(self.window(), self.num_speculative_tokens, self.resolved_policy, self.cost)
 
-    @property
-    def _speedup_known(self) -> bool | None:
-        """Whether step times tell the speed-up; ``None`` if there are none without drafts to compare with."""
-        return self.unmeasured is None if self.cost or self.unmeasured else None
-
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""
         off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
         measured_model = self.baseline.model_name if self.baseline and not off else None
         assumed, even = None if off else self.assumed_break_even, self.break_even
         measured = even if even.basis == "measured" else None
+        # None: there are no step times without drafts to compare with.
+        speedup_known = self.unmeasured is None if self.cost or self.unmeasured else None
         return [
             (
                 model,
@@ -312,7 +298,7 @@ class PredictorView:
                     assumed=assumed,
                     measured=measured if model == measured_model else None,
                     cost=self.cost if model == measured_model else None,
-                    speedup_known=self._speedup_known if model == measured_model else None,
+                    speedup_known=speedup_known if model == measured_model else None,
                     loads=self.loads[model].bins() if model in self.loads else [],
                 ),
             )

@@ -203,7 +203,8 @@ def slowdown(figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Sl
     longer_then = ratio(baseline.mean_acceptance_length, figures.mean_acceptance_length)
     reason = f"{found.words}{found.slowdown:.2f} times the baseline's"
     if tail is not None and tail.limit_seconds is not None and tail_slower:
-        reason += f", and {tail.share:.0%} more requests than expected exceed {1000 * tail.limit_seconds:g} ms"
+        reason += f", and {tail.share:.0%} of the requests, on top of those expected, exceed "
+        reason += f"{1000 * tail.limit_seconds:g} ms"
     return Slowdown(
         slower=slower,
         within_chance=(mean_edge or tail_edge) != slower,

@@ -73,7 +73,8 @@ def why_unknown(loads: Sequence[Load], plain: StepTimes, found: Measured | None,
     near = _near(told, plain, policy)
     total, sums, needed = sum(told, Load(0.0, Counts())), _Sums.of(near, plain.line), policy.cost.min_steps
     if total.steps < needed:
-        return Unknown(f"only {total.steps:,.0f} decoding steps so far, {needed} are needed", "wait for more traffic")
+        few = f"only {total.steps:,.0f} decoding steps to compare so far, {needed} are needed"
+        return Unknown(few, "wait for more traffic")
     if sums is None or sums.steps < needed:
         low, high = plain.loads
         here = f"{total.concurrency:.1f} requests are in decode at a time, the baseline has {low:.1f} to {high:.1f}"

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
 import msgspec.yaml
 
-# The codes of failures.yaml, for those who must not load PyYAML: a scrape.
-UNKNOWN: Final = "unknown_failure"
-FAILURES: Final = (
-    *("unknown_method", "unknown_key", "invalid_json", "unknown_argument", "invalid_argument"),
-    *("draft_model_missing", "num_speculative_tokens_missing", "num_speculative_tokens_no_multiple", "prompt_lookup"),
-    *("draft_tensor_parallel", "vocabulary_mismatch", "missing_package", "unsupported_speculation"),
-    *("model_forbidden", "model_not_found", "weights_missing", "weights_unfit", "unsupported_architecture"),
-    *("context_too_long", "attention_backend", "parallel_size", "port_in_use"),
-    *("out_of_memory", "no_memory_for_cache", "cpu_memory", "no_device", "engine_killed"),
-    *("storage_uri", "storage_download", "progress_deadline"),
-    UNKNOWN,
-)
+UNKNOWN: Final = "unknown_failure"  # the code of a failure that no pattern finds
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,9 +47,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def load_failures() -> dict[str, Failure]:
     """Return the causes by code, in the order of the file. Loads PyYAML, so a scrape must not need them."""
-    content = pkgutil.get_data(__package__, "failures.yaml")
-    if content is None:
-        raise FileNotFoundError("failures.yaml")
+    content = Path(__file__).with_name("failures.yaml").read_bytes()
     return {failure.code: failure for failure in msgspec.yaml.decode(content, type=tuple[Failure, ...])}
 
 

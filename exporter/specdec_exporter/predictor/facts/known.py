@@ -16,10 +16,10 @@ release is not known. ``found`` and ``action`` may name fields in braces, as in 
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import msgspec
 import msgspec.yaml
@@ -31,6 +31,7 @@ from specdec_exporter.predictor.versions import KnownPitfall, Release, parse_rel
 # something to know before a change.
 Level = Literal["warn", "note"]
 
+RUNNING: Final = Path(__file__).with_name("running.yaml")
 _Single = str | bool | int | float
 
 
@@ -129,12 +130,9 @@ def _holds(test: _Expected, value: Any) -> bool:
 
 
 @cache
-def load_facts(package: str = __package__, name: str = "running") -> tuple[Fact, ...]:
-    """Return the facts in ``name.yaml`` of a package. Loads PyYAML, so a scrape must not need them."""
-    content = pkgutil.get_data(package, f"{name}.yaml")
-    if content is None:
-        raise FileNotFoundError(name)
-    return msgspec.yaml.decode(content, type=tuple[Fact, ...])
+def load_facts(path: Path = RUNNING) -> tuple[Fact, ...]:
+    """Return the facts in a file of ours. Loads PyYAML, so a scrape must not need them."""
+    return msgspec.yaml.decode(path.read_bytes(), type=tuple[Fact, ...])
 
 
 def pitfalls_of(deployment: Deployment) -> tuple[KnownPitfall, ...]:

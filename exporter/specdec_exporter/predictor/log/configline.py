@@ -70,8 +70,8 @@ def split_arguments(text: str, start: int = 0, *, name: re.Pattern[str] = _NAME)
 
     Reads from ``start`` to the bracket that closes the list, or to the end of the text. Ignores brackets and commas
     inside quotes or nested values. The flag says whether the list was closed. If not, a last value without a comma is
-    left out, because it may be cut. ``name`` matches a name and the sign
-    after it, so that the items of a printed dictionary are read as well.
+    left out, because it may be cut. ``name`` matches a name and the sign after it; by :data:`_KEY`, the items of a
+    printed dictionary are read as well.
     """
     values: dict[str, str] = {}
     depth = 0
@@ -126,10 +126,8 @@ def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
     return method, draft_model, _integer(fields.get("num_spec_tokens"))
 
 
-def parse_server_arguments(message: str) -> ServerArguments | Malformed | None:
-    """Read the arguments' message. ``None`` for another message, Malformed if it breaks off too early."""
-    if not message.startswith(SERVER_ARGUMENTS):
-        return None
+def parse_server_arguments(message: str) -> ServerArguments | Malformed:
+    """Read the arguments' message, which begins with :data:`SERVER_ARGUMENTS`; Malformed if it breaks off too early."""
     fields, closed = split_arguments(message, len(SERVER_ARGUMENTS), name=_KEY)
     if not closed:
         return Malformed(reason="the line of non-default args breaks off", incomplete=True)

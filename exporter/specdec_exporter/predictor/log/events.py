@@ -170,3 +170,6 @@ Event = (
 ALL_KINDS: frozenset[type] = frozenset(get_args(Event))
 # What vLLM prints when it starts, and only then.
 START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})
+# What is read of the log of a running server, and for a report on a log.
+SERVED_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, PredictorWarning, StartFailure, ServerReady}
+REPORT_KINDS: frozenset[type] = SERVED_KINDS | {EngineStats}

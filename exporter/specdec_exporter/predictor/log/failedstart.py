@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.failures import UNKNOWN, known_cause
 from specdec_exporter.predictor.log.events import EngineConfig, LogEvent, ServerArguments, ServerReady, StartFailure
+from specdec_exporter.predictor.log.logline import json_object
 
 _Told = StartFailure | ServerReady
 # beginning: of a file; whether a server starts or runs is not known. failed: until the next start.
@@ -39,8 +40,8 @@ _LINE: Final = re.compile(
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _READY: Final = re.compile(
     r"Starting vLLM (?:API )?server |Application startup complete|Uvicorn running on|Avg prompt t(?:hrough|)put: "
-    r"|SpecDecoding metrics: |Speculative metrics: |Received request |\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) /"
-    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) https?:"
+    r"|SpecDecoding metrics: |Speculative metrics: |Received request "
+    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) (?:/|https?:)"
 )
 _BANNER: Final = "vLLM API server version "  # before the arguments; releases up to 0.9 print no other sign of them
 _USAGE: Final = "usage: "  # argparse prints it before its error, and no header
@@ -55,12 +56,6 @@ _ARGUMENTS: Final = "unrecognized arguments: "
 _ENGINE_FAILED: Final = "Engine core initialization failed"  # the API server's last words; the cause is above
 _SEE_ABOVE: Final = re.compile(r"See root cause above|See stack trace|WorkerProc initialization failed")
 _MOST_HELD: Final = 100
-
-
-class _Candidate(NamedTuple):
-    message: str
-    timestamp: str | None
-    process: str | None
 
 
 class StartWatch:
@@ -79,7 +74,7 @@ class StartWatch:
         self.active = state != "running"  # so that a running server's lines cost nothing
 
     def _new_try(self) -> None:
-        self._unknown: _Candidate | None = None  # an error that ends a traceback
+        self._unknown: StartFailure | None = None  # an error that ends a traceback
         self._validated: str | None = None  # what pydantic validates, and then the key
         self._concluded = False  # this try has its failure
         self._time: str | None = None  # of the last line that prints one
@@ -144,59 +139,51 @@ class StartWatch:
             if level in ("INFO", "DEBUG"):
                 self._goes_on(process)
             else:
-                self._read(said.rstrip(), timestamp, process)
+                self._read(StartFailure(failure=UNKNOWN, message=said.rstrip(), timestamp=timestamp, process=process))
 
     def _goes_on(self, process: str | None) -> None:
         """The process that printed an error works on, so it was none that ended it."""
         if self._unknown is not None and self._unknown.process in (None, process):
             self._unknown = None
 
-    def _read(self, said: str, timestamp: str | None, process: str | None) -> None:
+    def _read(self, line: StartFailure) -> None:
+        said = line.message
         if (validation := _VALIDATION.match(said)) is not None:
             self._validated = validation[1]
-            self._suspect(said, timestamp, process)
+            self._unknown = self._unknown or line
         elif self._validated is not None and said:
             if said.startswith("  ") and not said.startswith("   "):
-                self._judge(f"{self._validated}: {_INPUT.sub('', said.strip())}", timestamp, process)
+                refused = f"{self._validated}: {_INPUT.sub('', said.strip())}"
+                self._judge(msgspec.structs.replace(line, message=refused))
                 self._validated = None
             elif not said.startswith(" "):
                 self._validated = f"{self._validated}.{said}"
         elif _RAISED.match(said) or _REFUSED.match(said) or _CLUSTER.search(said):
-            self._judge(said, timestamp, process)
+            self._judge(line)
         elif _CHAINED.search(said):
             self._unknown = None  # the error above was handled, and led to another one
 
-    def _judge(self, said: str, timestamp: str | None, process: str | None) -> None:
+    def _judge(self, line: StartFailure) -> None:
+        said = line.message
         if _ENGINE_FAILED in said:
             if self._unknown is None:
-                self._conclude(known_cause(said) or UNKNOWN, _Candidate(said, timestamp, process))
+                self._conclude(line, known_cause(said) or UNKNOWN)
             self._conclude_unknown()
         elif _SEE_ABOVE.search(said):
             return
         elif (code := known_cause(said)) is not None:
-            self._conclude(code, _Candidate(said, timestamp, process))
+            self._conclude(line, code)
         elif _CLUSTER.search(said) is None:
-            self._suspect(said, timestamp, process)
-
-    def _suspect(self, said: str, timestamp: str | None, process: str | None) -> None:
-        if self._unknown is None or self._validated is None:
-            self._unknown = self._unknown or _Candidate(said, timestamp, process)
+            self._unknown = self._unknown or line
 
     def _conclude_unknown(self) -> None:
         if self._unknown is not None and not self._concluded:
-            self._conclude(UNKNOWN, self._unknown)
+            self._conclude(self._unknown, UNKNOWN)
 
-    def _conclude(self, code: str, found: _Candidate) -> None:
+    def _conclude(self, found: StartFailure, code: str) -> None:
         self._concluded = True
         if len(self._held) < _MOST_HELD:
-            self._held.append(
-                StartFailure(
-                    failure=code,
-                    message=_shortened(found.message),
-                    timestamp=found.timestamp,
-                    process=found.process,
-                )
-            )
+            self._held.append(msgspec.structs.replace(found, failure=code, message=_shortened(found.message)))
         if self._state == "starting":
             self._set("failed")
         self._unknown = None
@@ -208,14 +195,10 @@ def _parts(text: str) -> Iterator[str]:
     if not text.startswith("{"):
         yield text
         return
-    try:
-        fields = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return
-    if isinstance(fields, dict):
-        for key in ("message", "msg", "event", "exc_info", "exception"):
-            if isinstance(value := fields.get(key), str):
-                yield from value.split("\n")
+    fields = json_object(text) or {}
+    for key in ("message", "msg", "event", "exc_info", "exception"):
+        if isinstance(value := fields.get(key), str):
+            yield from value.split("\n")
 
 
 def _shortened(said: str) -> str:

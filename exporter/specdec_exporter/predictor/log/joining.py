@@ -11,7 +11,7 @@ from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, LogEvent, Malformed, RequestParams, SpecDecoding
 from specdec_exporter.predictor.log.logline import has_header, parse_text
-from specdec_exporter.predictor.log.message import How
+from specdec_exporter.predictor.log.message import REQUEST, How
 from specdec_exporter.predictor.log.streamevents import StreamEvents
 
 MOST_PREVIOUS_BYTES: Final = 4096
@@ -20,7 +20,6 @@ START_WORDS: Final = (
     *(b" took ", b" takes ", b" transform time: ", b" capturing ", b" KV cache size: ", b" concurrency for "),
     b" vLLM ",
 )
-REQUEST: Final = "Received request "
 # Every line that may be of interest has one of these.
 _OF_INTEREST: Final = re.compile(
     f"Decoding|Drafted: |Running: |peculative|WARNING|{REQUEST}|non-default args: |"

@@ -247,10 +247,10 @@ def _is_another_servers(kinds: set[str | None]) -> bool:
 def _read_json(text: str, brace: int, how: How, *, nested: int) -> Event | Malformed | None:
     if nested >= _MOST_NESTED:
         return None
-    if (fields := _decode(text[brace:])) is not None:
+    if (fields := json_object(text[brace:])) is not None:
         return _read_fields(fields, how, nested=nested)
     # An object that was cut inside the message may still hold the engine's configuration, at the message's beginning.
-    if (fields := _decode(text[brace:] + '"}')) is not None:
+    if (fields := json_object(text[brace:] + '"}')) is not None:
         said = _read_fields(fields, how, nested=nested)
         if isinstance(said, EngineConfig):
             return said
@@ -262,7 +262,8 @@ def _read_json(text: str, brace: int, how: How, *, nested: int) -> Event | Malfo
     return Malformed(reason="the JSON object cannot be read", incomplete=not text.rstrip().endswith("}"))
 
 
-def _decode(text: str) -> dict[str, object] | None:
+def json_object(text: str) -> dict[str, object] | None:
+    """Return a JSON object with its keys in lower case; ``None`` if the text is none."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -28,7 +28,7 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.fields import UnreadableError
 from specdec_exporter.predictor.log.startline import parse_start_line
 from specdec_exporter.predictor.log.statistics import read_engine_stats, read_spec_decoding, read_speculative_v0
-from specdec_exporter.predictor.log.writers import module, writes
+from specdec_exporter.predictor.log.writers import module_path, writes
 
 
 class Origin(NamedTuple):
@@ -68,7 +68,7 @@ _ENGINE_STATS: Final = re.compile(
     r"(?P<body>Avg prompt t(?:hroughput|put): )",
     re.ASCII,
 )
-_REQUEST: Final = "Received request "
+REQUEST: Final = "Received request "
 _UNTRUSTED: Final = Malformed(reason="its header names none of vLLM's files that print statistics", untrusted=True)
 
 
@@ -88,7 +88,7 @@ def read_message(message: str, origin: Origin = NOWHERE, how: How = SERVERS_OWN)
 _BEGINNINGS: Final[tuple[tuple[str, type], ...]] = (
     (SPEC_DECODING, SpecDecoding),
     (SPECULATIVE_V0, SpecDecoding),
-    (_REQUEST, RequestParams),
+    (REQUEST, RequestParams),
     ("Initializing a", EngineConfig),
     (SERVER_ARGUMENTS, ServerArguments),
 )
@@ -137,7 +137,7 @@ def _warning(message: str, origin: Origin, how: How) -> PredictorWarning | None:
         found = origin.level in (None, "WARN", "WARNING") and warned.pattern.match(message) is not None
         if code == versions.JIT_COMPILATION:
             # The compilation monitor also logs at INFO that it runs.
-            found = origin.level == "WARNING" and (found or module(origin.tag or "") == "jit_monitor")
+            found = origin.level == "WARNING" and (found or module_path(origin.tag or "")[-1] == "jit_monitor")
         if found:
             return PredictorWarning(warning=code, message=plain(message[:_MAX_WARNING_LENGTH]))
     return None

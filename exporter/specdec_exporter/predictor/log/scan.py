@@ -7,7 +7,8 @@ import time
 from typing import Final, Literal
 
 from specdec_exporter.predictor import versions
-from specdec_exporter.predictor.log.container import PartialLines, Piece, detect_format, unwrap
+from specdec_exporter.predictor.log.configline import SERVER_ARGUMENTS
+from specdec_exporter.predictor.log.container import FramedFormat, PartialLines, Piece, detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     ALL_KINDS,
@@ -19,8 +20,9 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     SpecDecoding,
 )
-from specdec_exporter.predictor.log.joining import MOST_PREVIOUS_BYTES, REQUEST, START_WORDS, LineJoiner
+from specdec_exporter.predictor.log.joining import MOST_PREVIOUS_BYTES, START_WORDS, LineJoiner
 from specdec_exporter.predictor.log.logline import continues
+from specdec_exporter.predictor.log.message import REQUEST
 from specdec_exporter.predictor.log.search import Words, find_words
 from specdec_exporter.predictor.log.streamevents import StreamEvents
 
@@ -34,7 +36,7 @@ LogTrust = Literal["server", "any", "auto"]
 _DRAFTS: Final = Words((b"Decoding", b"Drafted: ", b"Draft acceptance rate: "))
 _STATISTICS: Final = b"Running: "
 _WARNING: Final = Words((b"WARNING",))
-_SERVER_ARGUMENTS: Final = Words((b"non-default args: {",), place=18)
+_SERVER_ARGUMENTS: Final = Words((SERVER_ARGUMENTS.encode(),), place=18)
 _PARTIAL_LINES: Final = Words((b" stdout P", b" stderr P"), place=8)
 # Finds the V0 engine's line, the engine-init line and most warnings.
 _SPECULATION: Final = Words((b"peculative",), place=3)
@@ -77,7 +79,7 @@ class LogScanner:
 
     def reset(self) -> None:
         """Forget all earlier lines, because the stream was truncated."""
-        self._set_format(self._configured_format)
+        self._set_format(self._configured_format if self._configured_format in ("cri", "docker") else None)
         self._partials.finish()
         self._events = StreamEvents(self._counters, self._kinds)
         self._lines = LineJoiner(self._counters, self._events, any_writer=self._any_writer)
@@ -96,7 +98,7 @@ class LogScanner:
             self._detect_format(buffer, end)
         self._await_header(buffer, end)
         self._crlf_end = end
-        if self._ends_in_crlf and not self._framed and (bare := _BARE_NEWLINE.search(buffer, 0, end)) is not None:
+        if self._ends_in_crlf and self._format is None and (bare := _BARE_NEWLINE.search(buffer, 0, end)) is not None:
             self._crlf_end = bare.start()
         self._read(buffer, end)
         self._ends_in_crlf = self._ends_in_crlf and self._crlf_end == end
@@ -133,12 +135,8 @@ class LogScanner:
 
     # --- finding lines of interest ---
 
-    @property
-    def _framed(self) -> bool:
-        return self._format in ("cri", "docker")
-
-    def _set_format(self, log_format: LogFormat) -> None:
-        self._format: LogFormat = log_format
+    def _set_format(self, log_format: FramedFormat | None) -> None:
+        self._format = log_format  # None while no line was framed
         kinds = self._kinds
         texts: tuple[bytes, ...] = (_STATISTICS,) if kinds & {SpecDecoding, EngineStats} else ()
         if RequestParams in kinds:
@@ -238,7 +236,7 @@ class LogScanner:
                 self._lines.take(_decode(piece.payload), piece.timestamp, previous=_decode(said_before))
 
     def _unwrap(self, line: bytes) -> Piece | None:
-        return unwrap(line, self._format) if self._format in ("cri", "docker") else None
+        return None if self._format is None else unwrap(line, self._format)
 
     def _goes_on(self, previous: bytes, line: bytes) -> bool:
         """Whether a line goes on with the message of the line before, see :func:`logline.continues`."""

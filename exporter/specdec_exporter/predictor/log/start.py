@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TypeVar
+from datetime import UTC, datetime
+from typing import Final, TypeVar
 
 import msgspec
 
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
-from specdec_exporter.predictor.log.clock import seconds_between
 from specdec_exporter.predictor.log.events import (
     PHASES,
     START_KINDS,
@@ -23,6 +24,12 @@ from specdec_exporter.predictor.log.events import (
 E = TypeVar("E", bound=Event)
 # After these, no engine of the same start prints its first line.
 _LAST_PHASES: frozenset[PhaseName] = frozenset({"init_engine", "ready"})
+
+_DAY_SECONDS: Final = 86_400
+_WITHOUT_YEAR: Final = re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)  # vLLM's own
+_SOME_YEAR: Final = 2000  # a leap year
+_UNIX_TIME: Final = re.compile(r"\d{9,20}(?:\.\d{1,9})?", re.ASCII)
+_MOST_UNIX_SECONDS: Final = 1e11  # larger numbers are milli-, micro- or nanoseconds
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -42,7 +49,8 @@ class Start(msgspec.Struct, frozen=True):
         if self._begins_anew(event):
             kept = tuple(each for each in kept if isinstance(each, ServerArguments | EngineConfig))
         if isinstance(event, StartPhase):
-            event = max((event, *self._of_phase(event.phase)), key=lambda phase: phase.seconds or 0.0)
+            same = [event, *(each for each in self._all(StartPhase) if each.phase == event.phase)]
+            event = max(same, key=lambda phase: phase.seconds or 0.0)
         elif isinstance(event, KVCache) and (cache := self.kv_cache) is not None:
             event = _completed(event, cache)
         return Start((*(each for each in kept if _subject(each) != _subject(event)), event))
@@ -50,9 +58,6 @@ class Start(msgspec.Struct, frozen=True):
     def _begins_anew(self, event: Event) -> bool:
         ready = any(phase.phase in _LAST_PHASES for phase in self._all(StartPhase))
         return isinstance(event, ServerArguments) or (isinstance(event, EngineConfig) and ready)
-
-    def _of_phase(self, name: PhaseName) -> list[StartPhase]:
-        return [phase for phase in self._all(StartPhase) if phase.phase == name]
 
     def _all(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -129,6 +134,30 @@ def _completed(cache: KVCache, before: KVCache) -> KVCache:
     return msgspec.structs.replace(cache, **known)
 
 
+def seconds_between(earlier: str | None, later: str | None) -> float | None:
+    """Return the seconds between two times within a day; ``None`` if one cannot be read, or the clock was set."""
+    if earlier is None or later is None:
+        return None
+    begin, end = _seconds(earlier), _seconds(later)
+    if begin is None or end is None or not 0.0 <= end - begin < _DAY_SECONDS:
+        return None
+    return end - begin
+
+
+def _seconds(printed: str) -> float | None:
+    if _UNIX_TIME.fullmatch(printed):
+        time = float(printed)
+        while time > _MOST_UNIX_SECONDS:
+            time /= 1000
+        return time
+    dated = f"{_SOME_YEAR}-{printed}" if _WITHOUT_YEAR.fullmatch(printed) else printed.strip().replace(",", ".")
+    try:
+        moment = datetime.fromisoformat(dated)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
 class StartSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How the predictor was started, as far as its log and metrics tell; ``text`` says it in one line.
 
@@ -187,7 +216,8 @@ def _deployment_words(start: Start, deployment: Deployment, capacity: float | No
         yield f"quantization {deployment.quantization}"
     elif start.config is not None and "quantization" in start.config.settings:
         yield "not quantized"  # vLLM also puts here what the checkpoint itself says
-    yield from (f"{short} {value}" for short, value in _parallel(deployment) if value and value > 1)
+    sizes = (deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size)
+    yield from (f"{short} {size}" for short, size in zip(("TP", "PP", "DP"), sizes, strict=True) if size and size > 1)
     if deployment.max_num_seqs:
         yield f"max_num_seqs {deployment.max_num_seqs}"
     if capacity:
@@ -199,11 +229,3 @@ def _phase_words(start: Start) -> Iterator[str]:
     yield from (f"{said} {seconds[phase]:,.1f} s" for phase, said in _PHASE_WORDS.items() if phase in seconds)
     if start.ready_seconds is not None:
         yield f"ready after {start.ready_seconds:,.0f} s"
-
-
-def _parallel(deployment: Deployment) -> tuple[tuple[str, int | None], ...]:
-    return (
-        ("TP", deployment.tensor_parallel_size),
-        ("PP", deployment.pipeline_parallel_size),
-        ("DP", deployment.data_parallel_size),
-    )

@@ -51,12 +51,8 @@ _FILES: Final[Mapping[type, frozenset[str]]] = {
 }
 
 
-def module(tag: str) -> str:
-    """``"v1/metrics/loggers.py"``, ``"vllm.v1.metrics.loggers"`` -> ``"loggers"``."""
-    return _path(tag)[-1]
-
-
-def _path(tag: str) -> list[str]:
+def module_path(tag: str) -> list[str]:
+    """``"metrics/loggers.py"``, ``"metrics.loggers"`` -> ``["metrics", "loggers"]``."""
     return tag.removesuffix(".py").removesuffix(".rs").replace("/", ".").split(".")
 
 
@@ -67,7 +63,7 @@ def writes(tag: str | None, kind: type, *, any_writer: bool = False) -> bool:
     """
     if tag is None:
         return any_writer
-    *packages, name = _path(tag)
+    *packages, name = module_path(tag)
     if name in _FILES[kind] or (any_writer and name not in _REQUESTS):
         return True
     return _FILES[kind] is _STATISTICS and packages[-1:] == ["metrics"]  # a new file beside the known ones

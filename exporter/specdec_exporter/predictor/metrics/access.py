@@ -32,13 +32,13 @@ class Credentials:
             raise ConfigError("insecure_skip_verify excludes ca_file")
         if access.bearer_token_file is not None and has_password:
             raise ConfigError("expected bearer_token_file or a user in the URL, found both")
-        self._access = access
+        self.access = access
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
 
     def headers(self) -> dict[str, str]:
         """Return the header with the token. Raises :class:`FetchError` for a file without one."""
-        path = self._access.bearer_token_file
+        path = self.access.bearer_token_file
         if path is None:
             return {}
         token = _read(path, "bearer_token_file", bounds.TOKEN_BYTES).strip()
@@ -49,7 +49,7 @@ class Credentials:
 
     def context(self) -> ssl.SSLContext:
         """Return a context of the files as they are. Raises :class:`FetchError` for certificates that do not load."""
-        access = self._access
+        access = self.access
         if access.ca_file is None and access.cert_file is None and not access.insecure_skip_verify:
             return system_trust()
         stamp = [_stamp(file) for file in (access.ca_file, access.cert_file, access.key_file) if file is not None]
@@ -58,16 +58,6 @@ class Credentials:
             self._context = _context(access)
             self._stamp = stamp
         return self._context
-
-    @property
-    def shows_certificate(self) -> bool:
-        """Whether the predictor gets a client certificate if it asks for one."""
-        return self._access.cert_file is not None
-
-    @property
-    def server_name(self) -> str | None:
-        """The name that the predictor's certificate must have; ``None`` for the host of the URL."""
-        return self._access.server_name
 
 
 @functools.cache

@@ -18,7 +18,6 @@ from prometheus_client.samples import Sample
 
 from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor.metrics.admission import Admission, EngineKey
 from specdec_exporter.predictor.metrics.families import (
     LENGTH_MEANINGS,
     MEANINGS,
@@ -26,7 +25,7 @@ from specdec_exporter.predictor.metrics.families import (
     TELLING_FAMILIES,
     engine_generation,
 )
-from specdec_exporter.predictor.metrics.reading import EngineReader
+from specdec_exporter.predictor.metrics.reading import EngineKey, EngineReader
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 # A line of the inference engine: a sample, or a HELP or TYPE line that declares a family.
@@ -68,8 +67,7 @@ def parse_exposition(
     if (found := body.count(b"\n")) > bounds.BODY_LINES:
         raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {found}")
     meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
-    admission = Admission(most_engines, known)
-    reader = EngineReader(admission)
+    reader = EngineReader(most_engines, known)
     families: set[str] = set()
     stats_present = False
 
@@ -83,7 +81,7 @@ def parse_exposition(
         if ours["comment"] or ours["name"].decode() not in meanings:
             return False
         if len(line) > bounds.SERIES_BYTES:
-            admission.dropped["labels"] += 1
+            reader.dropped["labels"] += 1
             return False
         return True
 
@@ -100,7 +98,7 @@ def parse_exposition(
         engine_generation=engine_generation(families, engine_labels=reader.engine_labels) if stats_present else None,
         stats_present=stats_present,
         process_start_time_seconds=started,
-        dropped=dict(admission.dropped),
+        dropped=dict(reader.dropped),
     )
 
 

@@ -29,32 +29,26 @@ class Meaning(NamedTuple):
     rank: int
 
 
-# The newest name first; a release that has two names for a figure writes the same data under both.
-_COUNTERS: dict[str, tuple[str, str | None]] = {
-    "spec_decode_num_drafts": ("drafts", None),
-    "spec_decode_num_draft_tokens": ("draft_tokens", None),
-    "spec_decode_num_accepted_tokens": ("accepted_tokens", None),
-    "spec_decode_num_accepted_tokens_per_pos": ("accepted_tokens_per_position", "position"),
-    "generation_tokens": ("generation_tokens", None),
-    "prompt_tokens": ("prompt_tokens", None),
-    "num_preemptions": ("preemptions", None),
-    "request_success": ("requests_finished", "finished_reason"),
-    "prefix_cache_queries": ("prefix_cache_queries", None),
-    "prefix_cache_hits": ("prefix_cache_hits", None),
+# Field -> its names, the newest first; a release that has two names for a figure writes the same data under both.
+_COUNTERS: dict[str, tuple[str, ...]] = {
+    "drafts": ("spec_decode_num_drafts",),
+    "draft_tokens": ("spec_decode_num_draft_tokens",),
+    "accepted_tokens": ("spec_decode_num_accepted_tokens",),
+    "accepted_tokens_per_position": ("spec_decode_num_accepted_tokens_per_pos",),
+    "generation_tokens": ("generation_tokens",),
+    "prompt_tokens": ("prompt_tokens",),
+    "preemptions": ("num_preemptions",),
+    "requests_finished": ("request_success",),
+    # Renamed in 0.9.2; both until 0.10.2.
+    "prefix_cache_queries": ("prefix_cache_queries", "gpu_prefix_cache_queries"),
+    "prefix_cache_hits": ("prefix_cache_hits", "gpu_prefix_cache_hits"),
 }
-# Renamed in 0.9.2; both until 0.10.2.
-_OLD_COUNTERS: dict[str, str] = {
-    "gpu_prefix_cache_queries": "prefix_cache_queries",
-    "gpu_prefix_cache_hits": "prefix_cache_hits",
-}
-_INFOS: dict[str, str] = {"cache_config_info": "kv_cache_tokens"}
+_KEY_LABELS = {"accepted_tokens_per_position": "position", "requests_finished": "finished_reason"}
 _GAUGES: dict[str, tuple[str, ...]] = {
     "requests_running": ("num_requests_running",),
     "requests_waiting": ("num_requests_waiting",),
-    # Renamed in 0.9.2; both until 0.10.2.
-    "kv_cache_usage_ratio": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+    "kv_cache_usage_ratio": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),  # as above
     "lifetime_acceptance_ratio": ("spec_decode_draft_acceptance_rate",),
-    "lifetime_efficiency": ("spec_decode_efficiency",),
 }
 _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "time_to_first_token": ("time_to_first_token_seconds",),
@@ -108,13 +102,12 @@ TELLING_FAMILIES = _V0_ONLY | _V1_ONLY | _ALWAYS_THERE  # all that :func:`engine
 
 
 def _meanings() -> dict[str, Meaning]:
-    by_name: dict[str, Meaning] = {}
-    for name, (field, key_label) in _COUNTERS.items():
-        shape: Shape = "map" if key_label else "scalar"
-        by_name[name] = by_name[f"{name}_total"] = Meaning(field, shape, key_label, "", 0)
-    for old, name in _OLD_COUNTERS.items():
-        by_name[old] = by_name[f"{old}_total"] = by_name[name]._replace(rank=1)
-    by_name |= {name: Meaning(field, "info", None, "", 0) for name, field in _INFOS.items()}
+    by_name = {"cache_config_info": Meaning("kv_cache_tokens", "info", None, "", 0)}
+    for field, names in _COUNTERS.items():
+        key_label = _KEY_LABELS.get(field)
+        for rank, name in enumerate(names):
+            meaning = Meaning(field, "map" if key_label else "scalar", key_label, "", rank)
+            by_name[name] = by_name[f"{name}_total"] = meaning
     for field, names in _GAUGES.items():
         by_name |= {name: Meaning(field, "scalar", None, "", rank) for rank, name in enumerate(names)}
     return _prefixed(by_name | _of_histograms(_HISTOGRAMS))
@@ -140,7 +133,10 @@ def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
 
 MEANINGS = _meanings()  # by full sample name
 LENGTH_MEANINGS = _prefixed(_of_histograms(_LENGTHS))
-COUNTER_FIELDS = frozenset(field for field, _ in _COUNTERS.values())
+# The fields that only grow, by their shapes.
+MAPS = tuple(_KEY_LABELS)
+SCALARS = tuple(field for field in _COUNTERS if field not in MAPS)
+HISTOGRAMS = (*_HISTOGRAMS, *_LENGTHS)
 
 
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:

@@ -25,8 +25,8 @@ from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError, FetchReason
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.metrics.access import Credentials
-from specdec_exporter.predictor.metrics.admission import EngineKey
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 _CLOSED: Final = "the connection was closed without an answer"
@@ -150,7 +150,8 @@ class MetricsFetcher:
                 return await asyncio.shield(flight.task)
         except TimeoutError as error:
             raise FetchError(
-                "timeout", f"GET {_shown(self._metrics_url)} did not answer in full within {timeout_seconds:g} s"
+                "timeout",
+                f"GET {without_credentials(self._metrics_url)} did not answer in full within {timeout_seconds:g} s",
             ) from error
 
     async def version(self, timeout_seconds: float) -> str | None:
@@ -192,7 +193,7 @@ class MetricsFetcher:
                 else:
                     snapshot = parse(body)
             except ExpositionError as error:
-                raise FetchError(error.reason, f"GET {_shown(self._metrics_url)}: {error}") from error
+                raise FetchError(error.reason, f"GET {without_credentials(self._metrics_url)}: {error}") from error
             finally:
                 self._parsing = False
         self._known = frozenset((engine.model_name, engine.engine) for engine in snapshot.engines)
@@ -206,6 +207,7 @@ class MetricsFetcher:
         target = url
         secure = url.scheme == "https"  # redirects do not change it
         for _ in range(_MAX_REDIRECTS + 1):
+            what = f"GET {without_credentials(target)}"
             try:
                 # aiohttp retries once if the connection is cut before the answer begins.
                 response = await self._session.get(
@@ -215,31 +217,28 @@ class MetricsFetcher:
                     allow_redirects=False,
                     auto_decompress=False,
                     ssl=self._credentials.context() if secure else True,
-                    server_hostname=self._credentials.server_name if secure else None,
+                    server_hostname=self._credentials.access.server_name if secure else None,
                 )
             except aiohttp.ClientResponseError as error:
                 found = " ".join(error.message.split())[:120]
-                raise FetchError("not_metrics", f"GET {_shown(target)}: expected an HTTP answer: {found}") from error
+                raise FetchError("not_metrics", f"{what}: expected an HTTP answer: {found}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                raise self._connect_failure(f"GET {_shown(target)}", error) from error
+                raise self._connect_failure(what, error) from error
             async with response:
                 if response.status in _REDIRECTS:
                     target = _redirected(target, response.headers.get("Location"))
                     continue
                 if response.status != HTTPStatus.OK:
-                    raise FetchError(
-                        "http_status", f"GET {_shown(target)} answered {_status(response.status)}", response.status
-                    )
+                    raise FetchError("http_status", f"{what} answered {_status(response.status)}", response.status)
                 large = functools.partial(held.enter_async_context, self._large_body)
-                body = await _read(response, max_bytes, f"GET {_shown(target)}", large)
-                return body, response.headers.get("Content-Type")
-        raise FetchError("redirect", f"GET {_shown(url)} was redirected more than {_MAX_REDIRECTS} times")
+                return await _read(response, max_bytes, what, large), response.headers.get("Content-Type")
+        raise FetchError("redirect", f"GET {without_credentials(url)} was redirected more than {_MAX_REDIRECTS} times")
 
     def _connect_failure(self, what: str, error: Exception) -> FetchError:
         reason, why = no_connection(error)
         if why == _CLOSED and self._metrics_url.scheme == "http":
             why += "; if it speaks TLS, its URL begins with https://"
-        elif why == _CLOSED and not self._credentials.shows_certificate:
+        elif why == _CLOSED and self._credentials.access.cert_file is None:
             why += "; if it demands a client certificate, give cert_file and key_file"
         return FetchError(reason, f"{what}: {why}")
 
@@ -275,11 +274,6 @@ def _endpoints(text: str) -> tuple[URL, URL]:
     return (base / "metrics").with_query(url.query), base
 
 
-def _shown(url: URL) -> str:
-    """Return ``url`` without user, password and query."""
-    return str(url.with_user(None).with_query(None))
-
-
 def _status(code: int) -> str:
     try:
         return f"{code} {HTTPStatus(code).phrase}"
@@ -293,10 +287,12 @@ def _redirected(source: URL, location: str | None) -> URL:
         target = source.join(URL(location or "")).with_fragment(None)
         if location and target.origin() == source.origin():
             return target.with_user(source.user).with_password(source.password)
-        where = _shown(target)
+        where = without_credentials(target)
     except ValueError:  # also without a host
         where = "an unusable address"
-    raise FetchError("redirect", f"GET {_shown(source)} was redirected to {where}; expected the same host and port")
+    raise FetchError(
+        "redirect", f"GET {without_credentials(source)} was redirected to {where}; expected the same host and port"
+    )
 
 
 async def _read(
@@ -385,8 +381,8 @@ def _inflater() -> zlib._Decompress:
     return zlib.decompressobj(zlib.MAX_WBITS | 32)
 
 
-def without_credentials(url: str) -> str:
+def without_credentials(url: URL | str) -> str:
     """Return ``url`` without user, password and query, which may hold a token."""
-    parts = urlsplit(url)
+    parts = urlsplit(str(url))
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))

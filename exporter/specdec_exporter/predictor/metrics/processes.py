@@ -17,23 +17,14 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.admission import EngineKey
+from specdec_exporter.predictor.metrics.families import HISTOGRAMS, MAPS, SCALARS
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembered
 # Start times count from the machine's boot time, which has whole seconds; and an answer is older than its reading.
 _COARSE_SECONDS: Final = 2.0
 _MUCH_FASTER: Final = 3.0
-
-_SCALARS: Final = (
-    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions"),
-    *("prefix_cache_queries", "prefix_cache_hits"),
-)
-_MAPS: Final = ("accepted_tokens_per_position", "requests_finished")
-_HISTOGRAMS: Final = (
-    *("time_to_first_token", "time_per_output_token", "step_latency", "request_latency", "request_decode"),
-    *("prompt_length", "generation_length"),
-)
 
 _Figure = tuple[str, Any]  # a field of EngineSnapshot, and the key within it if it is a map
 _Value = float | Histogram
@@ -245,18 +236,18 @@ def _born(raw: Snapshot, now: float, wall_now: float) -> float:
 
 def _values(engine: EngineSnapshot) -> _Values:
     found: _Values = {}
-    for name in (*_SCALARS, *_HISTOGRAMS):
+    for name in (*SCALARS, *HISTOGRAMS):
         if (value := getattr(engine, name)) is not None:
             found[name, None] = value
-    for name in _MAPS:
+    for name in MAPS:
         found |= {(name, key): value for key, value in (getattr(engine, name) or {}).items()}
     return found
 
 
 def _shown(engine: EngineSnapshot, values: _Values) -> EngineSnapshot:
     """Return ``engine`` with these counts; those without a value are left out."""
-    fields: dict[str, Any] = {name: values.get((name, None)) for name in (*_SCALARS, *_HISTOGRAMS)}
-    for name in _MAPS:
+    fields: dict[str, Any] = {name: values.get((name, None)) for name in (*SCALARS, *HISTOGRAMS)}
+    for name in MAPS:
         found = {key: value for (field_, key), value in values.items() if field_ == name}
         fields[name] = found or (None if getattr(engine, name) else getattr(engine, name))
     return msgspec.structs.replace(engine, **fields)

@@ -1,4 +1,4 @@
-"""The samples of one body -> the engines of a snapshot. Pure."""
+"""The samples of one body -> the engines of a snapshot, within bounds. Pure."""
 
 from __future__ import annotations
 
@@ -7,69 +7,124 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.admission import Admission, EngineKey, Key, shown
-from specdec_exporter.predictor.metrics.families import COUNTER_FIELDS, Meaning, Shape
+from specdec_exporter.predictor.metrics.families import SCALARS, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
+EngineKey = tuple[str, str]  # model_name and engine; until `shown`, as the body spells them
+# Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
+# the words "", "sum" and "count" (str). None if the label is missing or makes no sense.
+Key = float | int | str | None
+
+_MOST_TOLD_APART = 16 * bounds.ENGINES  # further engines beyond the bound are not told apart
 _POSITION = re.compile(r"[0-9]{1,4}")
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_WHOLE_HISTOGRAM = frozenset({math.inf, "sum", "count"})
 
 # Field, rank of its name, shape. In this order, the best name of a field comes first.
 _Figure = tuple[str, int, Shape]
 
 
+def shown(engine: EngineKey) -> EngineKey:
+    """Return model and engine as the snapshot has them."""
+    return plain(engine[0]), plain(engine[1])
+
+
 class EngineReader:
-    """Takes in the samples of one body; ``admission`` leaves out what is beyond a bound.
+    """Takes in the samples of one body, of up to ``most_engines`` engines; ``known`` ones, as shown, keep their place.
 
     A NaN, a negative number and one above :data:`bounds.COUNT` (above 1 for a ratio) give no figure; neither does a map
     or histogram that holds one. If a series appears twice with equal values, it counts once; with different values, it
     does not count. Of two engines, or two reasons, that :func:`formatting.plain` makes the same, the first of the body
-    counts.
+    counts. ``dropped`` counts what is left out: ``engines``, single ``series``, ``positions`` and ``labels``, unusable
+    ``values``, and ``histograms`` with too many buckets.
     """
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, most_engines: int, known: AbstractSet[EngineKey]) -> None:
         self.engine_labels = False  # a sample has the label "engine"
-        self._admission = admission
+        self.dropped: Counter[str] = Counter()
+        self._most = most_engines
+        self._known = known
         self._figures: dict[EngineKey, dict[_Figure, dict[Key, float]]] = {}
         self._capacities: dict[str, tuple[str, float]] = {}  # of KV caches: field and tokens by engine
+        self._series: Counter[EngineKey] = Counter()
+        self._new = 0  # engines
+        self._infos = 0
+        self._others: set[EngineKey] = set()  # without a place
 
     def add(self, meaning: Meaning, labels: Mapping[str, str], value: float) -> None:
         """Take in one sample."""
         self.engine_labels |= "engine" in labels
         engine = labels.get("engine", "0")  # releases without the label (V0, and V1 before 0.8.3) run one engine
         if meaning.shape == "info":
-            if self._admission.admits_info(engine) and (capacity := _capacity(labels)) is not None:
+            if self._admits_info(engine) and (capacity := _capacity(labels)) is not None:
                 self._capacities[engine] = capacity
             return
         name = labels.get("model_name", ""), engine
         key = _key(meaning, labels)
-        if not self._admission.admits(name, key):
+        if not self._admits(name, key):
             return
         figure = self._figures.setdefault(name, {}).setdefault((meaning.field, meaning.rank, meaning.shape), {})
         value = _number(value)
         figure[key] = value if figure.get(key, value) == value else math.nan
 
+    def _admits(self, engine: EngineKey, key: Key) -> bool:
+        """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
+        texts = (*engine, key) if isinstance(key, str) else engine
+        if max(map(len, texts)) > bounds.LABEL_CHARACTERS:
+            what = "labels"
+        elif isinstance(key, int) and key >= bounds.POSITIONS:
+            what = "positions"
+        elif engine not in self._series and not self._has_place(engine):
+            return False
+        elif self._series[engine] >= bounds.SERIES:
+            what = "series"
+        else:
+            self._series[engine] += 1
+            return True
+        self.dropped[what] += 1
+        return False
+
+    def _admits_info(self, engine: str) -> bool:
+        """Whether an info series has a place: it is of an engine, whatever its models."""
+        self._infos += 1
+        if self._infos <= bounds.ENGINES and len(engine) <= bounds.LABEL_CHARACTERS:
+            return True
+        self.dropped["series"] += 1
+        return False
+
+    def _has_place(self, engine: EngineKey) -> bool:
+        if shown(engine) in self._known:
+            return True
+        if self._new < self._most:
+            self._new += 1
+            return True
+        if len(self._others) < _MOST_TOLD_APART:
+            self._others.add(engine)
+        return False
+
     def engines(self) -> tuple[EngineSnapshot, ...]:
-        """Return the engines that stay. ``dropped`` of the admission then also counts unusable ``values``,
-        ``histograms`` with too many buckets, and ``labels`` that look like earlier ones.
-        """
-        dropped, kept = self._admission.dropped, self._admission.engines()
+        """Return the engines that stay: the known ones, then the others in the body's order."""
+        ordered = sorted(self._series, key=lambda engine: shown(engine) not in self._known)
+        if left_out := len(ordered[self._most :]) + len(self._others):
+            self.dropped["engines"] += left_out
+        kept = set(ordered[: self._most])
         found: dict[EngineKey, EngineSnapshot] = {}
         for spelled, figures in self._figures.items():
             if spelled not in kept:
                 continue
             if (name := shown(spelled)) in found:
-                dropped["labels"] += sum(map(len, figures.values()))
+                self.dropped["labels"] += sum(map(len, figures.values()))
                 continue
             model, engine = name
             capacity = self._capacity_of(spelled[1])
-            found[name] = EngineSnapshot(model_name=model, engine=engine, **capacity, **_read(figures, dropped))
+            found[name] = EngineSnapshot(model_name=model, engine=engine, **capacity, **_read(figures, self.dropped))
         return tuple(found[name] for name in sorted(found))
 
     def _capacity_of(self, engine: str) -> dict[str, Any]:
@@ -121,13 +176,13 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
         if shape == "histogram" and len(values) > bounds.BUCKETS + 2:  # with sum and count
             dropped["histograms"] += 1
             continue
-        if None in values or (shape == "histogram" and not _is_whole(values)):
+        if None in values or (shape == "histogram" and not values.keys() >= _WHOLE_HISTOGRAM):
             continue
         value = _FIGURES[shape](field, _as_shown(values, dropped) if shape == "map" else values)
         if value is not None:
             found.setdefault(field, value)
         # A gauge without a value yet reads NaN.
-        elif shape != "scalar" or field in COUNTER_FIELDS or not math.isnan(values[""]):
+        elif shape != "scalar" or field in SCALARS or not math.isnan(values[""]):
             dropped["values"] += 1
     return found
 
@@ -141,10 +196,6 @@ def _as_shown(values: Mapping[Key, float], dropped: Counter[str]) -> Mapping[Key
         else:
             found[key] = value
     return found
-
-
-def _is_whole(values: Mapping[Key, float]) -> bool:
-    return values.keys() >= {math.inf, "sum", "count"}
 
 
 def _scalar(field: str, values: Mapping[Key, float]) -> float | None:

@@ -29,9 +29,8 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_tokens_per_position: dict[int, float] | None = None
-    # V0 engine only: lifetime gauges. Its three counters sum lifetime totals, so they grow quadratically.
+    # V0 engine only: a lifetime gauge. Its three counters sum lifetime totals, so they grow quadratically.
     lifetime_acceptance_ratio: float | None = None
-    lifetime_efficiency: float | None = None
 
     generation_tokens: float | None = None
     prompt_tokens: float | None = None

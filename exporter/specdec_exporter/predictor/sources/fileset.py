@@ -205,7 +205,7 @@ class FileSet(OpenFiles):
 
     def _is_found_copy(self, log: _Log, file: LogFile) -> bool:
         """Whether a glob finds a copy of another log: nothing of it is to be read, unless that is cut."""
-        return log.path not in self._paths and not file.seen and self._is_copy_of_another(file)
+        return log.path not in self._paths and not file.seen and self._is_copy(file, of_another=True)
 
     def _drop(self, log: _Log, file: LogFile) -> None:
         """Close a file of which nothing was read, until the next look."""

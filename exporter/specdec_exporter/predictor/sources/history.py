@@ -15,43 +15,37 @@ import msgspec
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
-from specdec_exporter.predictor.log.lines import LineCutter, Scanner
+from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.sources.logfile import open_regular
+from specdec_exporter.predictor.sources.stream import Pieces
 
 
 def search_start(
-    files: Iterable[tuple[str, int | None]], scanner_factory: Callable[[], Scanner], buffer: bytearray
+    files: Iterable[tuple[str, int | None]], scanner_factory: Callable[[], Scanner]
 ) -> Generator[int, None, list[Event]]:
     """Search files ``(path, bytes from the start to search)`` in the order given. ``None`` bytes: the whole file.
 
-    Yields after each read, with the number of bytes; the caller may use ``buffer`` meanwhile. Returns the events of the
-    last start in the first file that has arguments or an engine-init line, in the file's order. Skips files that cannot
-    be read: their follower reports them. ``scanner_factory`` gives scanners that need recognise nothing but
-    :data:`events.START_KINDS`.
+    Yields after each read, with the number of bytes. Returns the events of the last start in the first file that has
+    arguments or an engine-init line, in the file's order. Skips files that cannot be read: their follower reports them.
+    ``scanner_factory`` gives scanners that need recognise nothing but :data:`events.START_KINDS`.
     """
-    view = memoryview(buffer)
     for path, length in files:
         try:
             fd, status = open_regular(path)
         except OSError:
             continue
-        end = status.st_size if length is None else length
-        cutter = LineCutter(scanner_factory(), ReaderCounters())  # these bytes count in no metric
+        left = status.st_size if length is None else length
+        pieces = Pieces(scanner_factory(), ReaderCounters())  # these bytes count in no metric
         found = Start()
-        offset = 0
-        more = True
+        count = 1
         try:
-            while more:
+            while count:
                 count = 0
                 with contextlib.suppress(OSError):
-                    count = os.preadv(fd, [view[: end - offset]], offset)
-                events, done = cutter.cut(buffer, count)
-                offset += done
-                more = done > 0
-                if not more:
-                    events = cutter.scanner.finish()
-                for event in events:
+                    count = os.readv(fd, [pieces.space[:left]])
+                left -= count
+                for event in pieces.take(count) if count else pieces.finish(ended=False):
                     historical = isinstance(event, EngineConfig)
                     found = found.after(msgspec.structs.replace(event, historical=True) if historical else event)
                 yield count

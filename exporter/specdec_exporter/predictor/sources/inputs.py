@@ -1,4 +1,4 @@
-"""Logs that are read once from start to end: files, gzipped files and stdin, as one sequence of events."""
+"""Logs and saved responses that are read once from start to end: files, gzipped files and stdin, as one sequence."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -17,21 +18,13 @@ from typing import cast
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.log.events import (
-    START_KINDS,
-    EngineStats,
-    Event,
-    PredictorWarning,
-    ServerReady,
-    SpecDecoding,
-    StartFailure,
-)
+from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
+from specdec_exporter.predictor.responses import ResponseScanner, SavedLine
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
-REPORT_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, EngineStats, PredictorWarning, StartFailure, ServerReady}
 _GZIP_MAGIC = b"\x1f\x8b"
 _FOREIGN = {
     b"BZh": "bzip2",
@@ -77,28 +70,33 @@ class LogInputs:
 
         ``progress`` gets the number of :meth:`size` bytes read so far.
         """
-        return chain.from_iterable(self._read(kinds, progress))
+        new_scanner = partial(LogScanner, self.counters, trust=self._trust, kinds=kinds, count_lines=False)
+        return chain.from_iterable(self._read(new_scanner, progress))
 
-    def _read(self, kinds: frozenset[type] | None, progress: Callable[[int], None] | None) -> Iterator[list[Event]]:
+    def responses(self, header: str | None) -> Iterator[SavedLine]:
+        """Yield what the lines of all inputs say as saved responses; ``header`` as for :func:`parse_response`."""
+        # The readers pass on what a scanner finds and do not look at it, so it need not be an event of a log.
+        scanner = cast("Scanner", ResponseScanner(self.counters, header=header))
+        return cast("Iterator[SavedLine]", chain.from_iterable(self._read(lambda: scanner, None)))
+
+    def _read(
+        self, new_scanner: Callable[[], Scanner], progress: Callable[[int], None] | None
+    ) -> Iterator[list[Event]]:
         done = 0
         for path in self.paths:
-            scanner = self._new_scanner(kinds)
             try:
                 with self._open(path) as (file, position):
                     telling = _telling(progress, done, position)
-                    yield from read_stream(file, scanner, telling, counters=self.counters)
+                    yield from read_stream(file, new_scanner(), telling, counters=self.counters)
                     done += position() if position else 0
             except (OSError, EOFError, zlib.error, SpecdecError) as error:
                 self.failed[path] = _in_words(path, error)
-
-    def _new_scanner(self, kinds: frozenset[type] | None) -> Scanner:
-        return LogScanner(self.counters, trust=self._trust, kinds=kinds, count_lines=False)
 
     @contextmanager
     def _open(self, path: str) -> Iterator[tuple[BinaryStream, Callable[[], int] | None]]:
         """Open one input: its bytes, and for a file a function that returns how many bytes of it were read."""
         if path == STDIN:
-            yield self._stdin or cast("BinaryStream", sys.stdin.buffer), None
+            yield _Stdin(self._stdin or cast("BinaryStream", sys.stdin.buffer)), None
             return
         with Path(path).open("rb", buffering=0) as raw:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
@@ -106,9 +104,7 @@ class LogInputs:
                 return
             beginning = raw.read(max(map(len, _FOREIGN)))
             raw.seek(0)
-            for magic, name in _FOREIGN.items():
-                if beginning.startswith(magic):
-                    raise SpecdecError(f"it is {name}; unpack or convert it, and give its text, also on stdin")
+            _refuse_foreign(beginning, _FOREIGN)
             if not beginning.startswith(_GZIP_MAGIC):
                 yield raw, raw.tell
                 return
@@ -116,6 +112,29 @@ class LogInputs:
 
             with gzip.GzipFile(fileobj=raw) as unpacked:
                 yield unpacked, raw.tell
+
+
+class _Stdin:
+    """Looks at the first bytes as they come: of a live log, none may be waited for."""
+
+    def __init__(self, file: BinaryStream) -> None:
+        self.fileno = file.fileno
+        self._readinto = getattr(file, "readinto1", file.readinto)
+        self._foreign = {_GZIP_MAGIC: "gzip", **_FOREIGN}
+
+    def readinto(self, buffer: memoryview) -> int | None:
+        """See :class:`BinaryStream`. Raises SpecdecError for bytes that are no text."""
+        count: int | None = self._readinto(buffer)
+        if count:
+            _refuse_foreign(bytes(buffer[: min(count, 8)]), self._foreign)
+            self._foreign = {}
+        return count
+
+
+def _refuse_foreign(beginning: bytes, foreign: Mapping[bytes, str]) -> None:
+    for magic, name in foreign.items():
+        if beginning.startswith(magic):
+            raise SpecdecError(f"it is {name}; unpack or convert it first")
 
 
 def expanded(patterns: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ and skips those that it may have read before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
@@ -15,23 +16,28 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple
 
 import aiohttp
 import msgspec
 
+from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError, FetchError
+from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import Scanner
-from specdec_exporter.predictor.sources.kubeapi import SERVICE_ACCOUNT, KubernetesApi
+from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.sources.stream import Pieces, deliver
 
 _logger = logging.getLogger(__name__)
 
 DEFAULT_CONTAINER: Final = "kserve-container"
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ASKER: Final = "--predictor.log-source=kubernetes"
+_LONGEST_REFUSAL_BYTES: Final = 16 * 1024
 
 _STAMP: Final = re.compile(
     rb"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d) ?"
@@ -102,20 +108,61 @@ class StampedLines:
         return b"".join(old), b""
 
 
+class _ApiStatus(msgspec.Struct):
+    """The API's answer where it refuses."""
+
+    message: str = ""
+
+
+class Container(NamedTuple):
+    """A container of a pod, the ``url`` of the API that has its log, and the token and certificate for it."""
+
+    url: str
+    access: Access
+    namespace: str
+    pod: str
+    name: str
+
+
+def predictors_container(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Container:
+    """Return the predictor's container in the exporter's own pod.
+
+    Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
+    SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigError(f"{_ASKER} works only inside a pod: KUBERNETES_SERVICE_HOST is not set")
+    token = service_account / "token"
+    if not token.is_file():
+        raise ConfigError(
+            f"{_ASKER} needs a service account token, but {token} does not exist"
+            " (is automountServiceAccountToken false?)"
+        )
+    pod = environ.get("POD_NAME")
+    if not pod:
+        raise ConfigError(f"{_ASKER} needs POD_NAME in the environment (valueFrom: fieldRef: fieldPath: metadata.name)")
+    return Container(
+        url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        access=Access(ca_file=str(service_account / "ca.crt"), bearer_token_file=str(token)),
+        namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
+        pod=pod,
+        name=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
+    )
+
+
 class KubernetesLogReader:
     """Follows the log of one container of one pod.
 
-    With ``start="end"``, ``scanner`` gets the lines written from now on, and ``history_scanner`` gets the earlier ones,
-    where it finds the engine-init line.
+    Its token and certificate are read anew for every request, because the kubelet renews them. With ``start="end"``,
+    ``scanner`` gets the lines written from now on, and ``history_scanner`` gets the earlier ones, where it finds the
+    engine-init line.
     """
 
     def __init__(
         self,
+        container: Container,
         *,
-        api: KubernetesApi,
-        namespace: str,
-        pod: str,
-        container: str,
         scanner: Scanner,
         counters: ReaderCounters,
         history_scanner: Scanner | None = None,
@@ -124,46 +171,13 @@ class KubernetesLogReader:
     ) -> None:
         self.counters = counters
         self.problem: str | None = None  # why the log cannot be read
-        self._api = api
-        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        self._what = f"container {container} of pod {namespace}/{pod}"
-        self._container = container
+        self._url = f"{container.url}/api/v1/namespaces/{container.namespace}/pods/{container.pod}/log"
+        self._credentials = Credentials(container.access, has_password=False)
+        self._what = f"container {container.name} of pod {container.namespace}/{container.pod}"
+        self._container = container.name
         self._lines = StampedLines(scanner, history_scanner, time.time_ns() if start == "end" else -1)
         self._first_retry_seconds = first_retry_seconds
         self._retry_seconds = first_retry_seconds
-
-    @classmethod
-    def from_environment(
-        cls,
-        *,
-        scanner: Scanner,
-        counters: ReaderCounters,
-        history_scanner: Scanner | None = None,
-        start: Literal["end", "start"] = "end",
-        environ: Mapping[str, str] = os.environ,
-        service_account: Path = SERVICE_ACCOUNT,
-    ) -> Self:
-        """Return a reader for the exporter's own pod.
-
-        Reads KUBERNETES_SERVICE_HOST and _PORT, POD_NAME, POD_NAMESPACE (default: the service account's) and
-        SPECDEC_PREDICTOR_CONTAINER (default: ``kserve-container``). Raises :class:`ConfigError` if one is missing.
-        """
-        api = KubernetesApi.in_pod(_ASKER, environ, service_account)
-        pod = environ.get("POD_NAME")
-        if not pod:
-            raise ConfigError(
-                f"{_ASKER} needs POD_NAME in the environment (valueFrom: fieldRef: fieldPath: metadata.name)"
-            )
-        return cls(
-            api=api,
-            namespace=environ.get("POD_NAMESPACE") or _namespace(service_account / "namespace"),
-            pod=pod,
-            container=environ.get("SPECDEC_PREDICTOR_CONTAINER") or DEFAULT_CONTAINER,
-            scanner=scanner,
-            counters=counters,
-            history_scanner=history_scanner,
-            start=start,
-        )
 
     async def begin(self) -> None:
         """Do nothing: the constructor noted the time of the start."""
@@ -210,8 +224,16 @@ class KubernetesLogReader:
             # The API promises to understand whole seconds only.
             since = datetime.fromtimestamp(self._lines.last // 1_000_000_000, UTC)
             parameters["sinceTime"] = f"{since:%Y-%m-%dT%H:%M:%SZ}"
-        answer = self._api.get(session, self._path, parameters, limits=_TIMEOUT, right='"get" "pods/log"')
-        async with answer as response:
+        async with session.get(
+            self._url,
+            params=parameters,
+            headers={**self._credentials.headers(), "Accept-Encoding": "identity"},
+            ssl=self._credentials.context() if self._url.startswith("https:") else True,
+            timeout=_TIMEOUT,
+            allow_redirects=False,
+        ) as response:
+            if response.status != HTTPStatus.OK:
+                raise FetchError("http_status", await _refusal(response))
             self._retry_seconds = self._first_retry_seconds
             if self.problem is not None:
                 self.problem = None
@@ -227,6 +249,15 @@ class KubernetesLogReader:
         if problem != self.problem:
             _logger.warning("cannot read the log of %s: %s", self._what, problem)
         self.problem = problem
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> str:
+    """Return the API's reason for its refusal, and what to do about it."""
+    said = ""
+    with contextlib.suppress(aiohttp.ClientError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        said = msgspec.json.decode(await response.content.read(_LONGEST_REFUSAL_BYTES), type=_ApiStatus).message
+    allow = '; let the service account "get" "pods/log"' if response.status == HTTPStatus.FORBIDDEN else ""
+    return plain(f"the Kubernetes API answered {response.status}: {said[:300] or response.reason}{allow}")
 
 
 def _namespace(path: Path) -> str:

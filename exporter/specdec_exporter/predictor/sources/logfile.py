@@ -122,7 +122,7 @@ class LogFile:
         self.identity: Identity = (status.st_dev, status.st_ino)
         self.size_bytes = status.st_size
         self.modified_ns = status.st_mtime_ns
-        self.links = status.st_nlink
+        self.links = status.st_nlink  # none: it was deleted
         self.cutter = cutter
         self.offset = 0
         self.seen = 0  # end of the bytes read: offset, or the end of the unterminated line
@@ -150,11 +150,6 @@ class LogFile:
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self.fd < 0
-
-    @property
-    def resumable(self) -> bool:
-        """Whether a later start can find the file and has a reason to."""
-        return self.links > 0
 
     @property
     def bytes_behind(self) -> int:

@@ -38,8 +38,8 @@ class OpenFiles:
 
     @property
     def positions(self) -> list[Position]:
-        """Where reading stands in each file, the open ones last."""
-        return [*self._closed, *(file.position() for file in self.files if file.resumable)]
+        """Where reading stands in each file that a later start can find, the open ones last."""
+        return [*self._closed, *(file.position() for file in self.files if file.links)]
 
     def _open(self, path: str) -> LogFile | None:
         """Open ``path``, unless it is open already."""
@@ -69,9 +69,10 @@ class OpenFiles:
             self.files.remove(file)
         self.moved = True
 
-    def _is_copy(self, file: LogFile) -> bool:
+    def _is_copy(self, file: LogFile, *, of_another: bool = False) -> bool:
+        """Whether ``file`` is a copy of an open log, perhaps while it is made; ``of_another``: with another path."""
         with contextlib.suppress(OSError):
-            return file.is_copy_of(self.files)
+            return file.is_copy_of(each for each in self.files if not of_another or each.path != file.path)
         return False
 
     def _take_up(self, file: LogFile, position: Position) -> None:
@@ -118,12 +119,6 @@ class OpenFiles:
             file.place(file.size_bytes)
             self._closed.add(msgspec.structs.replace(file.position(), path=place.path, foreign=True))
         file.close()
-
-    def _is_copy_of_another(self, file: LogFile) -> bool:
-        """Whether ``file`` is a copy of a log with another path, perhaps while it is being made."""
-        with contextlib.suppress(OSError):
-            return file.is_copy_of(other for other in self.files if other.path != file.path)
-        return False
 
     def _note_gap(self, path: str, why: str, now: float) -> None:
         self._counters.gaps += 1

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.sources.stream import Pieces, deliver
-
-if TYPE_CHECKING:
-    import asyncio
 
 _logger = logging.getLogger(__name__)
 
@@ -39,8 +36,6 @@ class StreamFollower:
 
     async def follow(self, sink: Callable[[Event], None], stop: asyncio.Event) -> None:
         """Give events to ``sink`` until the stream ends or ``stop`` is set; then read what the pipe still holds."""
-        import asyncio  # noqa: PLC0415  slow to import; commands that only read files do without it
-
         loop = asyncio.get_running_loop()
         wakened = asyncio.Event()
         stopping = asyncio.ensure_future(stop.wait())

@@ -64,7 +64,6 @@ class LogFollower:
         start: Start = "end",
         state_path: str | None = None,
         olddir: str | None = None,
-        rotate_wait_seconds: float = ROTATE_WAIT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = counters
@@ -74,7 +73,6 @@ class LogFollower:
         self._state = PositionFile(state_path, counters) if state_path else None
         self._ignored = [self._state.path, self._state.temporary_path] if self._state else []
         self._set = FileSet(self._paths, scanner_factory, counters, start, Directories(olddir, self._ignored))
-        self._rotate_wait_seconds = rotate_wait_seconds
         self._clock = clock
         self._buffer = bytearray(CHUNK_BYTES)
         self._history: Generator[int, None, list[Event]] | None = None
@@ -280,7 +278,7 @@ class LogFollower:
         surplus = len(retired) - _MAX_RETIRED
         for file in retired:
             quiet_seconds = now - max(file.grew_at, file.retired_at or 0.0)
-            if quiet_seconds < self._rotate_wait_seconds and surplus <= 0:
+            if quiet_seconds < ROTATE_WAIT_SECONDS and surplus <= 0:
                 continue
             if not file.flushed:
                 try:
@@ -302,7 +300,7 @@ class LogFollower:
             if not self.more:
                 break
         for file in self._set.files:
-            found_again = self._state is not None and file.resumable
+            found_again = self._state is not None and file.links
             with contextlib.suppress(OSError):
                 ended = file.retired_at is not None and file.drained and not found_again
                 events += file.finish() if ended else file.cutter.scanner.finish()
@@ -320,7 +318,7 @@ class LogFollower:
         for base in sorted(live):
             parts += [(path, None) for path in reversed(self._set.beside(base)) if path not in held]
         if parts:
-            self._history = search_start(parts, self._config_scanner_factory, self._buffer)
+            self._history = search_start(parts, self._config_scanner_factory)
 
     def _search_history(self, events: list[Event], max_bytes: int) -> list[Event]:
         """Return the events of vLLM's last start once they are found, unless ``events`` have a newer configuration."""

@@ -16,16 +16,12 @@ POLICY: Group[BreakEven] = Group(  # the assumed one
             "specdec_policy_acceptance_ratio_min",
             "Acceptance rate that is assumed to break even with this method.",
             lambda b: b.acceptance_ratio,
-            "policy",
-            "until a model is known",
         ),
         gauge(
             "specdec_policy_mean_acceptance_length_min",
             "Mean acceptance length that is assumed to break even: 1 + mean draft length in the window "
             "(k without one) x `specdec_policy_acceptance_ratio_min`.",
             lambda b: b.mean_acceptance_length,
-            "policy",
-            "as above, or neither is known",
         ),
     ),
 )
@@ -57,16 +53,14 @@ BENEFIT: Group[ModelBenefit] = Group(
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load and the same "
             "prompts per second. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
-            "step latency, baseline; policy",
-            f"`measured`: {_NO_COST}",
+            absent=f"`measured`: {_NO_COST}",
             labels=("basis",),
         ),
         gauge(
             "specdec_break_even_acceptance_ratio",
             "Acceptance rate at which drafts pay for themselves. It equals the draft cost ratio.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
-            "step latency, baseline; policy",
-            "as `specdec_draft_cost_ratio`",
+            absent="as `specdec_draft_cost_ratio`",
             labels=("basis",),
         ),
         gauge(
@@ -74,8 +68,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Mean acceptance length at which drafts pay for themselves: 1 + mean draft length (k without drafts) x "
             "draft cost ratio.",
             lambda b: _by_basis(b, lambda even: even.mean_acceptance_length),
-            "step latency, baseline; policy",
-            "as above, or neither k nor draft length is known",
+            absent="as above, or neither k nor draft length is known",
             labels=("basis",),
         ),
         gauge(
@@ -84,16 +77,14 @@ BENEFIT: Group[ModelBenefit] = Group(
             "would have taken without speculation, at the same load and the same prompts per second / request-seconds "
             "taken. It is never assumed.",
             lambda b: {"measured": value} if (value := _speedup(b).get("value")) else {},
-            "step latency, baseline",
-            _NO_COST,
+            absent=_NO_COST,
             labels=("basis",),
         ),
         gauge(
             "specdec_speedup_bound_ratio",
             "95 % interval of `specdec_speedup_ratio`.",
             lambda b: {("measured", name): bound for name, bound in _speedup(b).items() if name != "value"},
-            "step latency, baseline",
-            "as above",
+            absent="as above",
             labels=("basis", "bound"),
         ),
         gauge(
@@ -101,8 +92,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Whether the speed-up against the baseline's step times is known (1) or not (0), for instance at a load "
             "that it does not have. Then nothing else tells whether speculation pays.",
             lambda b: b.speedup_known,
-            "step latency, baseline",
-            "no baseline without speculation, fetch failed",
+            absent="no baseline without speculation, fetch failed",
         ),
     ),
 )
@@ -119,21 +109,18 @@ LOAD: Group[ModelBenefit] = Group(
             "specdec_load_steps_total",
             "Request-steps at this concurrency.",
             _of_load(lambda t: t.load.steps),
-            "step latency",
             labels=("concurrency",),
         ),
         counter(
             "specdec_load_step_seconds_total",
             "Seconds of the request-steps at this concurrency.",
             _of_load(lambda t: t.load.step_seconds),
-            "step latency",
             labels=("concurrency",),
         ),
         counter(
             "specdec_load_tokens_total",
             "Tokens generated at this concurrency, without the first of each request.",
             _of_load(lambda t: t.load.tokens),
-            "`generation_tokens_total`",
             labels=("concurrency",),
         ),
         counter(
@@ -141,7 +128,6 @@ LOAD: Group[ModelBenefit] = Group(
             "The part of `specdec_load_step_seconds_total` at loads and prompts per second from half of the least to "
             "twice the most that the baseline without speculation has.",
             _of_load(lambda t: t.compared_seconds),
-            "step latency, baseline",
             labels=("concurrency",),
         ),
         counter(
@@ -150,10 +136,8 @@ LOAD: Group[ModelBenefit] = Group(
             "load and the same prompts per second. Its increase / that of `specdec_load_compared_seconds_total` is the "
             "speed-up at this load.",
             _of_load(lambda t: t.plain_seconds),
-            "step latency, baseline",
             labels=("concurrency",),
         ),
     ),
-    absent="until an interval of this concurrency; V0 engine; releases without step latency",
     remark="`concurrency`: the upper end of the bin, in requests in decode per engine.",
 )

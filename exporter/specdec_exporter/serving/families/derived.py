@@ -20,37 +20,32 @@ DERIVED: Group[Figures] = Group(
             "specdec_acceptance_ratio",
             "Acceptance rate: accepted draft tokens / draft tokens.",
             lambda f: f.acceptance_ratio,
-            "metrics, else log",
-            "until the second reading, without draft tokens in the window, adaptive verification",
+            absent="until the second reading, without draft tokens in the window, adaptive verification",
         ),
         gauge(
             "specdec_mean_acceptance_length",
             "Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.",
             lambda f: f.mean_acceptance_length,
-            "metrics, else log",
-            "without drafts in the window, or a count of them (0.8.3, 0.8.4)",
+            absent="without drafts in the window, or a count of them (0.8.3, 0.8.4)",
         ),
         gauge(
             "specdec_mean_draft_length",
             "Mean draft length: draft tokens / drafts. Below k, some drafts are short.",
             lambda f: f.mean_draft_length,
-            "metrics, else log",
-            "as `specdec_mean_acceptance_length`; adaptive verification",
+            absent="as `specdec_mean_acceptance_length`; adaptive verification",
         ),
         gauge(
             "specdec_tokens_per_step",
             "Tokens per step: (generation tokens - requests) / request-steps, steps without a draft included. "
             "A request counts when its first token comes.",
             lambda f: f.tokens_per_step,
-            "metrics",
-            "without decoding in the window",
+            absent="without decoding in the window",
         ),
         gauge(
             "specdec_position_acceptance_ratio",
             "Per-position rate: accepted at the position / drafts.",
             lambda f: _known(f.per_position),
-            "metrics, else log",
-            "as `specdec_mean_acceptance_length`; positions above 0 with adaptive verification",
+            absent="as `specdec_mean_acceptance_length`; positions above 0 with adaptive verification",
             labels=("position",),
         ),
         gauge(
@@ -58,8 +53,7 @@ DERIVED: Group[Figures] = Group(
             "Conditional rate: accepted at the position / accepted at the position before. "
             "It is exact only when no draft is shorter than k.",
             lambda f: _known(f.conditional),
-            "metrics, else log",
-            "as above; positions that no draft reached",
+            absent="as above; positions that no draft reached",
             labels=("position",),
         ),
     ),
@@ -75,16 +69,14 @@ WINDOWS: Group[EngineView] = Group(
             "share a window, the less it differs. A window runs from one scrape to another, "
             "lasts at least {policy.short_window_seconds:g} s and has at least {policy.min_drafts} drafts.",
             lambda v: v.track.ratios.histogram if v.has_windows else None,
-            "metrics",
-            "fetch failed, speculation off, V0 engine, adaptive verification",
+            absent="fetch failed, speculation off, V0 engine, adaptive verification",
         ),
         gauge(
             "specdec_kv_cache_capacity_tokens",
             "Tokens that fit into the engine's KV cache. Before 0.24.0 and without a log it is blocks x block size: a "
             "guess for models with several kinds of layers, and with context parallelism.",
             lambda v: v.kv_cache_tokens,
-            "`cache_config_info`, log (`KV cache size`)",
-            "fetch failed; Rust frontend without a log",
+            absent="fetch failed; Rust frontend without a log",
         ),
     ),
 )

@@ -9,7 +9,7 @@ from importlib.resources import files
 from specdec_exporter import __version__
 from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
-from specdec_exporter.serving.predictorruntime import CollectorHealth, PredictorRuntime
+from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 
 # What builds a package writes the commit into it. A checkout has none.
@@ -35,11 +35,6 @@ def revision() -> str:
     return _REVISION.read_text(encoding="ascii").strip() if _REVISION.is_file() else ""
 
 
-def _collectors(predictor: PredictorRuntime) -> dict[str, CollectorHealth]:
-    found = {"metrics": predictor.metrics_health, "log": predictor.log_health}
-    return {name: health for name, health in found.items() if health is not None}
-
-
 SCRAPE: Group[PredictorRuntime] = Group(
     SERVICE,
     (
@@ -59,25 +54,21 @@ SCRAPE: Group[PredictorRuntime] = Group(
             "How many processes answer in turn at the predictor's URL. From 2 on, counters add up what each of them "
             "counts, and gauges show one at a time. A restart or a rollout ends with 1.",
             lambda p: p.state.processes or None,
-            absent="before the first answer",
         ),
         gauge(
             "specdec_scrape_collector_duration_seconds",
             "Duration of the last fetch (`metrics`) and of the last round of reading (`log`).",
-            lambda p: {name: health.duration_seconds for name, health in _collectors(p).items()},
-            absent="`log`: no log is read",
+            lambda p: {name: health.duration_seconds for name, health in p.health.items()},
             labels=("collector",),
         ),
         gauge(
             "specdec_scrape_collector_success",
             "1 if the last fetch (`metrics`) or round of reading (`log`) succeeded, else 0. `log` is 0 while there is "
             "no file or one cannot be read. Log, page and check say why.",
-            lambda p: {name: health.success for name, health in _collectors(p).items()},
-            absent="`log`: no log is read",
+            lambda p: {name: health.success for name, health in p.health.items()},
             labels=("collector",),
         ),
     ),
-    absent="never",
 )
 
 
@@ -108,29 +99,4 @@ EXPORTER: Group[ExporterRuntime] = Group(
             labels=("what",),
         ),
     ),
-    absent="never",
-)
-
-
-def _of_the_client(_: object) -> None:
-    """Give no value: prometheus_client serves these families of this process."""
-
-
-PROCESS: Group[object] = Group(
-    (),
-    (
-        gauge("process_virtual_memory_bytes", "Virtual memory.", _of_the_client),
-        gauge("process_resident_memory_bytes", "Resident memory.", _of_the_client),
-        gauge("process_start_time_seconds", "Start, Unix time.", _of_the_client),
-        counter("process_cpu_seconds_total", "Seconds of CPU time.", _of_the_client),
-        gauge("process_open_fds", "Open file descriptors.", _of_the_client),
-        gauge("process_max_fds", "Most file descriptors it may open.", _of_the_client),
-        gauge(
-            "python_info",
-            "1, with the release of Python as labels.",
-            _of_the_client,
-            labels=("version", "implementation", "major", "minor", "patchlevel"),
-        ),
-    ),
-    absent="switched off",
 )

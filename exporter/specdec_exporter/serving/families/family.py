@@ -24,8 +24,8 @@ several values. ``None`` and an empty mapping give no series."""
 class Family(msgspec.Struct, Generic[S], frozen=True):
     """One family. ``name`` is what a counter's samples are called, with ``_total``.
 
-    ``meaning``, ``source`` (where the value comes from) and ``absent`` (when there is no series) are Markdown; they may
-    hold ``{window}`` and fields of ``{policy}``. ``labels`` come after those of its group.
+    ``meaning``, ``source`` (vLLM's names) and ``absent`` (when there is no series) are Markdown; they may hold
+    ``{window}`` and fields of ``{policy}``. ``labels`` come after those of its group.
     """
 
     name: str
@@ -38,14 +38,10 @@ class Family(msgspec.Struct, Generic[S], frozen=True):
 
 
 class Group(msgspec.Struct, Generic[S], frozen=True):
-    """Families about the same subjects, and so with the same labels.
-
-    ``absent`` is for families that have no text of their own. ``remark`` ends every HELP text.
-    """
+    """Families about the same subjects, and so with the same labels. ``remark`` ends every HELP text."""
 
     labels: Labels
     families: tuple[Family[S], ...]
-    absent: str = ""
     remark: str = ""
 
 

@@ -11,27 +11,20 @@ from specdec_exporter.serving.view import PredictorView
 LOG: Group[EngineLogTotals] = Group(
     ENGINE,
     (
-        counter("specdec_log_windows_total", "Spec-decode lines read.", lambda t: t.windows, "the lines"),
-        counter("specdec_log_draft_tokens_total", "Draft tokens, exact.", lambda t: t.draft_tokens, "`Drafted`"),
-        counter(
-            "specdec_log_accepted_tokens_total",
-            "Accepted draft tokens, exact.",
-            lambda t: t.accepted_tokens,
-            "`Accepted`",
-        ),
+        counter("specdec_log_windows_total", "Spec-decode lines read.", lambda t: t.windows),
+        counter("specdec_log_draft_tokens_total", "Draft tokens, exact.", lambda t: t.draft_tokens),
+        counter("specdec_log_accepted_tokens_total", "Accepted draft tokens, exact.", lambda t: t.accepted_tokens),
         counter(
             "specdec_log_drafts_total",
             "Drafts, reconstructed: `Drafted` / k. Where the line's ratios show short drafts: the whole number "
             "that fits them best. Without k: `Accepted` / (length - 1).",
             lambda t: t.drafts,
-            "reconstructed",
         ),
         counter(
             "specdec_log_accepted_tokens_per_position_total",
             "Accepted draft tokens by position, reconstructed: rate x drafts, rounded so that they sum to "
             "`Accepted`. Lines without a list of rates (Rust frontend) add nothing.",
             lambda t: dict(enumerate(t.accepted_per_position)),
-            "reconstructed",
             labels=("position",),
         ),
     ),
@@ -46,11 +39,9 @@ PREDICTOR_LOG: Group[PredictorView] = Group(
             "specdec_predictor_warnings_total",
             "Warnings about speculation in the predictor's log, by code. `engine` is empty.",
             lambda s: {code: s.warnings[code] for code in WARNINGS} if s.reader else None,
-            "log",
             labels=("warning",),
         ),
     ),
-    absent="no log is read",
 )
 
 
@@ -88,7 +79,6 @@ READER: Group[ReaderCounters] = Group(
             "specdec_log_reader_last_line_timestamp_seconds",
             "When the exporter last read a line of the predictor's log, Unix time.",
             lambda r: r.last_line_timestamp,
-            absent="no line was read yet",
         ),
         gauge(
             "specdec_log_reader_bytes_behind",
@@ -96,5 +86,4 @@ READER: Group[ReaderCounters] = Group(
             lambda r: r.bytes_behind,
         ),
     ),
-    absent="no log is read",
 )

@@ -33,24 +33,17 @@ PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of t
             "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if "
             "vLLM verifies only part of each draft (it does not count which), full if all.",
             lambda s: _facts(s[0]),
-            "`/version`, metrics (`v0`, `v1`), the log's engine-init line (method, draft model) and line "
-            "of arguments (verification)",
-            "until any of them is known",
             labels=("vllm_version", "engine_generation", "method", "draft_model", "verification"),
         ),
         gauge(
             "specdec_num_speculative_tokens",
             "k: the most draft tokens that one draft can have.",
             lambda s: s[0].num_speculative_tokens,
-            "engine-init line, else the number of positions",
-            "speculation off, k unknown",
         ),
         gauge(
             "specdec_predictor_state",
             "1 for the state the predictor is in, 0 for the others.",
             lambda s: {state: float(state == s[1]) for state in STATES},
-            "metrics, log",
-            "never; `model_name` and `engine` are empty until they are known",
             labels=("state",),
         ),
     ),
