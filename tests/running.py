@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import re
 import signal
@@ -30,6 +31,23 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, ever
             msg = f"no {what} within {seconds:g} s"
             raise TimeoutError(msg)
         time.sleep(every)
+
+
+class Printed:
+    """What this process prints in a ``with`` block; known at its end."""
+
+    out = err = ""
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[Printed]:
+    """Catch what the code in the block prints, as text and as bytes."""
+    found = Printed()
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield found
+    out.seek(0)
+    found.out, found.err = out.read(), err.getvalue()
 
 
 @contextlib.contextmanager

@@ -37,13 +37,17 @@ def read_as(path: str | Path, kind: type[T], error: type[SpecdecError]) -> T:
 
 def read_yaml(path: str | Path, error: type[SpecdecError]) -> Any:
     """Return the data of a file with one document, as :func:`parse_yaml`."""
+    return parse_yaml(read_bytes(path, error), str(path), error)
+
+
+def read_bytes(path: str | Path, error: type[SpecdecError]) -> bytes:
+    """Return the content of a file, or a byte more than :data:`MAX_BYTES` of it."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
         raise error(plain(f"{path}: cannot be read: {reason}")) from cause
-    return parse_yaml(content, str(path), error)
 
 
 def parse_yaml(content: bytes, name: str, error: type[SpecdecError], *, levels: int = MAX_LEVELS) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import itertools
 import json
 import re
@@ -21,7 +20,7 @@ from aiohttp import web
 from builders import known
 from loglines import ARGUMENTS_HEADER
 from rules.scenario import SLOW_MINUTES, Case, Pack, Series
-from running import Exporter, exporter, listening
+from running import Exporter, exporter, listening, printed
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.histogram import Histogram
@@ -324,16 +323,15 @@ async def checked(fleet: Fleet, files: Path) -> dict[str, str]:
     """What ``check`` says of each service."""
     said = {}
     for service in fleet.services:
-        out = io.StringIO()
-        await check(
-            f"{fleet.url}/check/{service.name}/metrics",
-            log_paths=[str(files / f"{service.name}.log")],
-            baseline_path=str(files / f"{service.name}.yaml") if service.baseline else None,
-            window_seconds=0.001,
-            output="json",
-            stdout=out,
-        )
-        said[service.name] = json.loads(out.getvalue())["verdict"]["code"]
+        with printed() as found:
+            await check(
+                f"{fleet.url}/check/{service.name}/metrics",
+                log_paths=[str(files / f"{service.name}.log")],
+                baseline_path=str(files / f"{service.name}.yaml") if service.baseline else None,
+                window_seconds=0.001,
+                output="json",
+            )
+        said[service.name] = json.loads(found.out)["verdict"]["code"]
     return said
 
 

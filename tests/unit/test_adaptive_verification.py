@@ -5,7 +5,6 @@ The counts are those of one verified token a draft, 72 % accepted: dspark with k
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -231,10 +230,9 @@ def log_of(directory: Path, *, adaptive: bool = True) -> str:
 
 
 def analyzed(*paths: str) -> str:
-    raw = io.BytesIO()
-    stdout = io.TextIOWrapper(raw, encoding="utf-8")
-    analyze(paths, stdout=stdout, stderr=io.StringIO())
-    return " ".join(raw.getvalue().decode().split())
+    with running.printed() as found:
+        analyze(paths)
+    return " ".join(found.out.split())
 
 
 def test_the_report_of_a_log_says_why_it_tells_no_acceptance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,13 +285,11 @@ def exposition(drafted: int) -> bytes:
 @pytest.mark.parametrize("adaptive", [True, False])
 async def test_a_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, adaptive: bool) -> None:
     monkeypatch.setenv("COLUMNS", "150")
-    stdout = io.StringIO()
     async with running.predictor() as predictor:
         predictor.version, predictor.bodies = "0.33.0", [exposition(10_000), exposition(20_000)]
-        code = await check(
-            predictor.url, log_paths=[log_of(tmp_path, adaptive=adaptive)], window_seconds=0.05, stdout=stdout
-        )
-    report = " ".join(stdout.getvalue().split())
+        with running.printed() as found:
+            code = await check(predictor.url, log_paths=[log_of(tmp_path, adaptive=adaptive)], window_seconds=0.05)
+    report = " ".join(found.out.split())
     assert (PARTLY_VERIFIED in report, "k = 3" in report) == (adaptive, True)
     assert ("method eagle3, draft model head, adaptive verification" in report) is adaptive
     assert ("24.0%" in report, "second token" in report) == (not adaptive, not adaptive)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import arguments, config, known, window
-from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, WindowSeries
+from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, Tokens, WindowSeries
 from specdec_exporter.inspection.logstory import (
     MAX_CONFIGURATIONS,
     Analysis,
@@ -76,9 +76,9 @@ def test_totals_are_the_sums_of_the_lines_whatever_their_sizes(lines: list[tuple
     st.integers(1, 12).map(lambda doublings: 37 * doublings),
 )
 def test_a_series_keeps_every_token_however_long_it_gets(some: list[tuple[int, int]], copies: int) -> None:
-    series = WindowSeries()
+    series = WindowSeries(SERIES_CAPACITY)
     for accepted, drafted in some * copies:
-        series.add(accepted, drafted)
+        series.add(Tokens(accepted, drafted))
     accepted, drafted = (copies * sum(column) for column in zip(*some, strict=True)) if some else (0, 0)
     assert series.ratios(1) == ((accepted / drafted,) if some else ())
     assert len(series.ratios(10**9)) <= SERIES_CAPACITY

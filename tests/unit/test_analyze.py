@@ -18,6 +18,7 @@ import pytest
 
 from builders import CAPTURES
 from loglines import HEADER, SPEC
+from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
@@ -34,11 +35,9 @@ class Run:
     """What a run of ``analyze`` in this process came to."""
 
     def __init__(self, *paths: str, output: Any = "text", stdin: bytes = b"") -> None:
-        raw, self._stderr = io.BytesIO(), io.StringIO()
-        stdout = io.TextIOWrapper(raw, encoding="utf-8")
-        self.code = analyze(paths, output=output, stdin=io.BytesIO(stdin), stdout=stdout, stderr=self._stderr)
-        self.text = raw.getvalue().decode()
-        self.stderr = self._stderr.getvalue()
+        with printed() as found:
+            self.code = analyze(paths, output=output, stdin=io.BytesIO(stdin))
+        self.text, self.stderr = found.out, found.err
 
     @property
     def objects(self) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from builders import CAPTURES, FIXTURES
+from running import printed
 from specdec_exporter.bounds import LINE_BYTES
+from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.cli import cli
-from specdec_exporter.commands.responses import analyze_responses
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
@@ -26,11 +26,9 @@ class Result:
     """Exit code, and what was written."""
 
     def __init__(self, logs: list[str], responses: list[str], **options: Any) -> None:
-        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        err = io.StringIO()
-        self.code = analyze_responses(logs, responses, stdout=out, stderr=err, **options)
-        out.seek(0)
-        self.out, self.err = out.read(), err.getvalue()
+        with printed() as found:
+            self.code = analyze(logs, responses=responses, **options)
+        self.out, self.err = found.out, found.err
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -128,7 +126,8 @@ def test_where_the_log_says_that_drafts_are_verified_in_part_no_acceptance_is_to
     length = 1 + 38 / 35
     assert f"Mean length {length:.2f} tokens per draft" in " ".join(report.split())
     assert "By prompt length" in report
-    summary = Result([str(log)], [GATEWAY], output="jsonl").objects[-1]
+    *lines, summary = Result([str(log)], [GATEWAY], output="jsonl").objects
+    assert not [each for each in lines if "settings" in each]  # the documented keys only
     assert summary["partly_verified"]
     assert ([each["found"] for each in summary["findings"]], summary["least_accepted"]) == ([PARTLY_VERIFIED], [])
     assert not Result([GATEWAY_LOG], [GATEWAY], output="jsonl").objects[-1]["partly_verified"]

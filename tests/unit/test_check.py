@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
 import re
 import signal
@@ -65,10 +64,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Check:
     monkeypatch.setenv("COLUMNS", "100")
 
     async def run_check(url: str, *log_paths: str, **options: Any) -> Result:
-        stdout, stderr = io.StringIO(), io.StringIO()
         options = {"timeout_seconds": 5, "window_seconds": INTERVAL, **options}
-        code = await check(url, log_paths=log_paths, stdout=stdout, stderr=stderr, **options)
-        return Result(code, stdout.getvalue(), stderr.getvalue())
+        with running.printed() as found:
+            code = await check(url, log_paths=log_paths, **options)
+        return Result(code, found.out, found.err)
 
     return run_check
 

@@ -5,7 +5,6 @@ After a deliberate change of what it prints: ``pytest tests/unit/test_doctor.py 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -39,9 +38,9 @@ HEALTHY = [
 
 
 async def report(**given: Any) -> tuple[int, list[dict[str, Any]]]:
-    stdout = io.StringIO()
-    code = await doctor(Given(window_seconds=0.05, **given), output="json", stdout=stdout)
-    return code, [json.loads(line) for line in stdout.getvalue().splitlines()]
+    with running.printed() as found:
+        code = await doctor(Given(window_seconds=0.05, **given), output="json")
+    return code, [json.loads(line) for line in found.out.splitlines()]
 
 
 def told(found: dict[str, Any], level: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import FIXTURES
+from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.examination import failed_starts
 from specdec_exporter.inspection.logstory import LogStory
@@ -106,10 +106,9 @@ def test_a_real_start_that_failed_is_a_finding(path: Path) -> None:
     assert isinstance(event, StartFailure)
     assert event.failure == cause_of(path)
     assert codes(path.read_bytes(), step=700) == [event.failure]
-    out = io.TextIOWrapper(io.BytesIO())
-    assert analyze([str(path)], stdout=out) == 1
-    out.seek(0)
-    report = " ".join(out.read().split())
+    with printed() as found:
+        assert analyze([str(path)]) == 1
+    report = " ".join(found.out.split())
     assert report.index("FAIL Start: the server did not start") < report.index("Configuration")
     assert " ".join(load_failures()[event.failure].action.split())[:40] in report
 
@@ -137,10 +136,9 @@ def test_only_a_failed_last_start_is_a_failure(tmp_path: Path) -> None:
     for after, status in (("", 1), (lines(ARGUMENTS, READY), 0), (lines(ARGUMENTS, STATS), 0)):
         log.write_text(lines(ARGUMENTS, CAUSE) + after)
         for output in ("text", "jsonl"):
-            out = io.TextIOWrapper(io.BytesIO())
-            assert analyze([str(log)], output=output, stdout=out) == status
-            out.seek(0)
-            assert "vocabulary_mismatch" in out.read()
+            with printed() as found:
+                assert analyze([str(log)], output=output) == status
+            assert "vocabulary_mismatch" in found.out
 
 
 # --- framing ---

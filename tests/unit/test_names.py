@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -157,17 +156,10 @@ def test_check_and_analyze_print_no_escape(
     log.write_bytes(start(*names))
 
     async def checked(output: Any) -> str:
-        stdout, stderr = io.StringIO(), io.StringIO()
         async with running.predictor(body(model, engine, reason)) as predictor:
-            await check(
-                predictor.url,
-                log_paths=[str(log)],
-                window_seconds=0.01,
-                output=output,
-                stdout=stdout,
-                stderr=stderr,
-            )
-        return stdout.getvalue() + stderr.getvalue()
+            with running.printed() as found:
+                await check(predictor.url, log_paths=[str(log)], window_seconds=0.01, output=output)
+        return found.out + found.err
 
     for output in ("text", "json"):
         require_text(asyncio.run(checked(output)).split("\n"))
@@ -176,11 +168,9 @@ def test_check_and_analyze_print_no_escape(
 
 
 def analyzed(log: Path, output: Any) -> str:
-    raw = io.BytesIO()
-    stdout = io.TextIOWrapper(raw, encoding="utf-8")
-    analyze([str(log)], output=output, stdout=stdout, stderr=io.StringIO())
-    stdout.flush()
-    return raw.getvalue().decode()
+    with running.printed() as found:
+        analyze([str(log)], output=output)
+    return found.out
 
 
 def figures(*bodies: bytes) -> tuple[Snapshot, dict[tuple[str, str], float | None]]:

@@ -22,7 +22,6 @@ from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
 from recordings import CURVE, loaded
 from running import Predictor, predictor
-from specdec_exporter.baseline.blocks import Blocks
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.live import record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
@@ -32,6 +31,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load
 
 INF = float("inf")
@@ -228,7 +228,7 @@ def test_a_recording_of_a_busy_day_is_a_small_file() -> None:
 
 
 def test_the_blocks_of_a_day_are_as_few_and_of_one_length() -> None:
-    blocks: Blocks[float] = Blocks()
+    blocks: Blocks[float] = Blocks(24)
     for _ in range(24 * 720):
         blocks.add(5.0)
     assert 12 <= len(blocks.sums) <= 24
@@ -398,8 +398,8 @@ async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> N
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        (["/nowhere/vllm.log"], "no log at /nowhere/vllm.log"),
-        (["/"], "cannot be read"),
+        (["/nowhere/vllm.log"], "cannot read /nowhere/vllm.log: No such file or directory; give the predictor's log"),
+        (["/"], "cannot read /: Is a directory; give the predictor's log"),
         ([str(LOG)], "the predictor's own log"),
     ],
 )

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from builders import CAPTURES
 from specdec_exporter import bounds
 from specdec_exporter.inspection.requestgroups import OTHER, RequestGroups
-from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory
-from specdec_exporter.inspection.temperatures import RequestTemperatures
+from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.events import RequestParams
 from specdec_exporter.predictor.responses import (
     Junk,
@@ -260,8 +259,9 @@ def test_many_tenants_are_one_group_and_no_request_is_lost() -> None:
 
 def test_requests_that_share_an_id_and_differ_in_temperature_get_none() -> None:
     temperatures = RequestTemperatures()
-    for name, temperature in (("a", 0.5), ("a", 0.7), ("b-0", 1.0), ("b-0", 1.0)):
-        temperatures.observe_event(RequestParams(request_id=name, temperature=temperature))
+    known = (("a", 0.5), ("a", 0.7), ("b-0", 1.0), ("b-0", 1.0))
+    lines = [RequestParams(request_id=name, temperature=temperature) for name, temperature in known]
+    assert list(temperatures.noting(lines)) == lines
     joined = {name: temperatures.joined(request(request_id=name)).temperature for name in ("a", "b", "c")}
     assert joined == {"a": None, "b": 1.0, "c": None}
     assert temperatures.joined(request(request_id="a", temperature=0.2)).temperature == 0.2

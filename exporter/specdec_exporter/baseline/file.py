@@ -31,8 +31,11 @@ HISTOGRAMS = {
 SLIS = tuple(HISTOGRAMS)
 # Tokens per finished request: fields of a baseline and of a snapshot.
 LENGTHS = ("prompt_length", "generation_length")
+# All histograms: field of a baseline -> field of a snapshot.
+RECORDED = {**HISTOGRAMS, **{name: name for name in LENGTHS}}
 
 MAX_TEXT = 4096
+MAX_BLOCKS = 24  # of a recording; a long one has 13 or more
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +84,6 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     time, summed over engines: their seconds are engine-seconds. They tell step time and load, and are empty for V0
     engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved latencies.
     ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording stopped early.
-    ``old``: of a file of version 0.1, which had sums by load, not in the order of time, for intervals.
     """
 
     name: str
@@ -104,7 +106,6 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     prompt_length: Histogram | None = None
     generation_length: Histogram | None = None
     interrupted: bool = False
-    old: bool = False
 
     @property
     def recorded_timestamp(self) -> float:

@@ -62,14 +62,10 @@ class PinnedBaseline:
             return None
         return acceptance_ratio(self.baseline.counts.accepted_tokens, self.baseline.counts.draft_tokens)
 
-    @property
-    def _speculative(self) -> bool:
-        return bool(self.baseline.counts.draft_tokens)
-
     @cached_property
     def step_times(self) -> StepTimes | None:
         """Step times without drafts, by load; ``None`` if it was recorded with drafts, or does not tell them."""
-        return None if self._speculative else step_times(self.baseline.intervals, load_policy())
+        return None if self.baseline.speculates else step_times(self.baseline.intervals, load_policy())
 
     @property
     def decoding(self) -> DecodingBaseline | None:
@@ -82,7 +78,7 @@ class PinnedBaseline:
             requests=histogram.count if histogram else 0.0,
             times=histogram,
             mean_acceptance_length=self.mean_acceptance_length,
-            speculative=self._speculative,
+            speculative=self.baseline.speculates,
             model_name=self.fit.model_name,
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,

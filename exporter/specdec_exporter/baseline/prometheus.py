@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.blocks import MAX_BLOCKS
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block, Context, as_utc
+from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, MAX_BLOCKS, RECORDED, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
@@ -42,30 +41,10 @@ _MIN_SCRAPES_PER_INTERVAL = 4
 _MAX_INTERVALS = 1000
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
-# Field of a snapshot -> the exporter's own family, less prefix and suffix. It serves no lengths of requests.
-_EXPORTED = {
-    "drafts": "drafts",
-    "draft_tokens": "draft_tokens",
-    "accepted_tokens": "accepted_tokens",
-    "accepted_tokens_per_position": "accepted_tokens_per_position",
-    "generation_tokens": "generation_tokens",
-    "prompt_tokens": "prompt_tokens",
-    "preemptions": "preemptions",
-    "requests_finished": "requests_finished",
-    "time_to_first_token": "time_to_first_token_seconds",
-    "time_per_output_token": "time_per_output_token_seconds",
-    "request_latency": "request_latency_seconds",
-    "step_latency": "step_latency_seconds",
-}
-
 # Count -> field of a snapshot, and the part of a histogram.
+_COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
 _COUNTS = {
-    "drafts": ("drafts", ""),
-    "draft_tokens": ("draft_tokens", ""),
-    "accepted_tokens": ("accepted_tokens", ""),
-    "generation_tokens": ("generation_tokens", ""),
-    "prompt_tokens": ("prompt_tokens", ""),
-    "preemptions": ("preemptions", ""),
+    **{name: (name, "") for name in _COUNTERS},
     "first_tokens": ("time_to_first_token", "count"),
     "steps": ("step_latency", "count"),
     "step_seconds": ("step_latency", "sum"),
@@ -165,7 +144,7 @@ class _Range:
         found = Increases(
             histograms={
                 field: histogram
-                for field, source in (*HISTOGRAMS.items(), *zip(LENGTHS, LENGTHS, strict=True))
+                for field, source in RECORDED.items()
                 if (histogram := await self._histogram(source, field)) is not None
             },
             counts=Counts(
@@ -331,7 +310,9 @@ def _window(seconds: float) -> str:
 
 def _exported_names(field: str, part: str = "") -> Sequence[str]:
     """Return the exporter's name for a figure or for a part of a histogram (``bucket``, ``sum``, ``count``)."""
-    return (f"specdec_{_EXPORTED[field]}_{part or 'total'}",) if field in _EXPORTED else ()
+    if field in LENGTHS:  # it serves no lengths of requests
+        return ()
+    return (f"specdec_{field}_seconds_{part}" if part else f"specdec_{field}_total",)
 
 
 def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:

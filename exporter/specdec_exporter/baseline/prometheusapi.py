@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,23 +20,31 @@ _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class Series(NamedTuple):
-    """One series of an answer: its labels and its value."""
-
-    labels: Mapping[str, str]
-    value: float
-
-
-class Steps(NamedTuple):
-    """One series of an answer in steps: its labels, and its values by the Unix time at which each step ends."""
+    """One series of an answer: its labels, and its values by their Unix time. Useless values are left out."""
 
     labels: Mapping[str, str]
     values: Mapping[float, float]
+
+    @property
+    def value(self) -> float:
+        """The first value; the only one of a query at one moment."""
+        return next(iter(self.values.values()))
 
 
 class _Sample(msgspec.Struct):
     metric: dict[str, str]
     value: tuple[float, str] = (0.0, "NaN")  # of a query at one moment
     values: tuple[tuple[float, str], ...] = ()  # of a query in steps
+
+    @property
+    def usable(self) -> dict[float, float]:
+        """The values that are finite numbers of at least 0, as all that is asked for is."""
+        found = {}
+        for time, text in (self.value, *self.values):
+            with contextlib.suppress(ValueError):
+                if 0 <= float(text) < math.inf:
+                    found[time] = float(text)
+        return found
 
 
 class _Data(msgspec.Struct):
@@ -64,22 +73,16 @@ class Prometheus:
         self._shown = str(base.with_user(None).with_query(None))
 
     async def query(self, expression: str) -> list[Series]:
-        """Return the vector of ``expression`` without useless values. Raises :class:`BaselineError`."""
-        samples = await self._ask("query", {"query": expression, "time": f"{self._at:.3f}"})
-        values = ((sample.metric, _usable(sample.value[1])) for sample in samples)
-        return [Series(labels, value) for labels, value in values if value is not None]
+        """Return the vector of ``expression``. Raises :class:`BaselineError`."""
+        return await self._ask("query", {"query": expression, "time": f"{self._at:.3f}"})
 
-    async def query_steps(self, expression: str, steps: int, step_seconds: float) -> list[Steps]:
+    async def query_steps(self, expression: str, steps: int, step_seconds: float) -> list[Series]:
         """Return ``expression`` at the end of each of the last ``steps``. Raises :class:`BaselineError`."""
         first = self._at - (steps - 1) * step_seconds
         times = {"start": f"{first:.3f}", "end": f"{self._at:.3f}", "step": f"{step_seconds:.3f}"}
-        samples = await self._ask("query_range", {"query": expression, **times})
-        return [
-            Steps(sample.metric, {time: value for time, text in sample.values if (value := _usable(text)) is not None})
-            for sample in samples
-        ]
+        return await self._ask("query_range", {"query": expression, **times})
 
-    async def _ask(self, endpoint: str, form: dict[str, str]) -> list[_Sample]:
+    async def _ask(self, endpoint: str, form: dict[str, str]) -> list[Series]:
         expression = form["query"]
         try:
             async with self._session.post(self._api / endpoint, data=form, timeout=self._timeout) as response:
@@ -103,13 +106,5 @@ class Prometheus:
             ) from error
         if answer.data is None:
             raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
-        return answer.data.result
-
-
-def _usable(text: str) -> float | None:
-    """Return a sample's value; ``None`` where it is no finite number of at least 0, as all that is asked for is."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
+        series = (Series(sample.metric, sample.usable) for sample in answer.data.result)
+        return [each for each in series if each.values]

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from specdec_exporter.baseline.blocks import Blocks
-from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, Baseline, Block
+from specdec_exporter.baseline.file import HISTOGRAMS, MAX_BLOCKS, RECORDED, Baseline, Block
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
+from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import counts_of
 from specdec_exporter.speculation.load import LOAD_COUNTS, Load
 from specdec_exporter.speculation.policy import load_policy
@@ -62,7 +62,7 @@ class Recorder:
         self._processes = Processes()
         self._first = self._last = self._take(first, at).snapshot
         self._started = self._at = at
-        self._blocks: Blocks[Block] = Blocks()
+        self._blocks: Blocks[Block] = Blocks(MAX_BLOCKS)
         self._interval_seconds = interval_seconds
         self._intervals: list[Load] = []
         self._open, self._opened = Load(0.0, Counts()), at
@@ -108,7 +108,7 @@ class Recorder:
         found = Increases(
             histograms={
                 field: total
-                for field, source in (*HISTOGRAMS.items(), *zip(LENGTHS, LENGTHS, strict=True))
+                for field, source in RECORDED.items()
                 if (total := total_of(field, _increases_of(pairs, source))) is not None
             },
             counts=_counts(pairs),

@@ -1,4 +1,4 @@
-"""``analyze``: read files of a predictor's log, or its stream on stdin, and print a report or JSON lines.
+"""``analyze``: read a predictor's log, from files or stdin, and saved responses; print reports or JSON lines.
 
 Memory does not grow with the log. JSON lines are written as their lines are read; the report of a stream is written at
 its end, or at Ctrl-C.
@@ -8,105 +8,140 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import Literal
 
 import click
 import msgspec
 
-from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import HEADER, option
-from specdec_exporter.commands.streams import complain, discard
+from specdec_exporter.commands.flags import Checked, option, output_option
+from specdec_exporter.commands.streams import closable_stdout, complain
+from specdec_exporter.config import valid_header
+from specdec_exporter.inspection.logstory import Analysis, LogStory
+from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.counters import on_trust
-from specdec_exporter.predictor.log.events import REPORT_KINDS, RUNNING_KINDS, EngineConfig, Event, StartFailure
+from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
+from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
+
+Output = Literal["text", "jsonl"]
 
 
 def analyze(
     paths: Sequence[str],
     *,
-    output: Literal["text", "jsonl"] = "text",
+    responses: Sequence[str] = (),
+    output: Output = "text",
     trust: LogTrust = "auto",
+    header: str | None = None,
     stdin: BinaryStream | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
 ) -> int:
-    """Read ``paths`` in order as one log and print what it says.
+    """Read ``paths`` in order as one log, then ``responses`` with one JSON object per line; print what both say.
 
-    ``-`` is ``stdin``; gzipped files are unpacked. ``text`` is one report over everything. ``jsonl`` is one object per
-    recognised line of any kind, in order; unreadable lines are counted on ``stderr``. ``trust`` as for
-    :class:`LogScanner`. Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons); 1 if
-    the last start of the server failed, or if an input could not be read to its end. Such an input is named on
-    ``stderr`` and the others are still read. Ctrl-C and a closed output pipe are not failures.
+    ``-`` is ``stdin``; gzipped files are unpacked. ``trust`` as for :class:`LogScanner`; ``header`` names a request
+    header to group by. Responses and requests in the log are joined by their ids.
+
+    ``text`` is a report of the log and one of the requests. ``jsonl`` is one object per recognised line of any kind,
+    in order, one for each response with a record (``"kind": "response"``), and last their summary (``"kind":
+    "responses"``); unreadable lines are counted on stderr.
+
+    Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons), or if no response has a
+    record; 1 if the last start of the server failed, or if an input could not be read to its end. Such an input is
+    named on stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
     """
-    stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
-    inputs = LogInputs(paths, stdin=stdin, trust=trust)
+    log, saved = LogInputs(paths, stdin=stdin, trust=trust), LogInputs(responses)
+    story, requests = LogStory(), RequestStory(with_header=header is not None)
+    temperatures = RequestTemperatures() if responses else None
     failed_start = False
-    try:
-        if output == "jsonl":
-            failed_start = _write_json_lines(inputs, stdout, stderr)
-        else:
-            failed_start = _write_report(inputs, stdout, stderr)
-        stdout.flush()
-    except BrokenPipeError:
-        discard(stdout)
-    if inputs.failed or failed_start:
+    with closable_stdout():
+        if paths:
+            failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
+        if temperatures is not None:
+            if paths and output == "text":
+                sys.stdout.write("\n")
+            partly = bool(story.deployment().adaptive_verification)
+            _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
+    if log.failed or saved.failed or failed_start:
         return 1
-    return 0 if inputs.counters.matched_lines else 2
+    return 0 if (requests.requests if responses else log.counters.matched_lines) else 2
 
 
-def _documented(event: Event) -> Event:
-    """Return the event with its documented keys only."""
-    return msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
-
-
-def _write_json_lines(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
-    """Write the events; return whether the last start failed."""
-    encode = msgspec.json.Encoder().encode
-    out = stdout.buffer
-    failed_start = False
-    with suppress(KeyboardInterrupt):
-        for event in inputs.events(None):
-            failed_start = isinstance(event, StartFailure) or (failed_start and not isinstance(event, RUNNING_KINDS))
-            out.write(encode(_documented(event)) + b"\n")
-            if inputs.live:
-                out.flush()
-    complain(inputs.failed.values(), stderr)
-    if inputs.counters.parse_errors:
-        print(f"{PROG}: {inputs.counters.parse_errors} lines could not be read (cut or garbled)", file=stderr)
-    complain(on_trust(inputs.counters), stderr)
-    return failed_start
-
-
-def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
-    """Print the report; return whether the last start failed."""
-    from specdec_exporter.inspection.logstory import LogStory
+def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatures | None, output: Output) -> Analysis:
+    """Read the log into ``story``, and print its lines or the report."""
+    if output == "jsonl":
+        with suppress(KeyboardInterrupt):
+            story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
+        complain(log.failed.values())
+        if log.counters.parse_errors:
+            complain([f"{log.counters.parse_errors} lines could not be read (cut or garbled)"])
+        complain(on_trust(log.counters))
+        return story.analysis()
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
-    story = LogStory()
-    with suppress(KeyboardInterrupt), reading_progress(stderr, inputs.size(), live=inputs.live) as progress:
-        story.add(inputs.events(REPORT_KINDS, progress))
-    complain(inputs.failed.values(), stderr)
-    if len(inputs.failed) == len(inputs.paths) and not inputs.counters.bytes:
-        return False
+    kinds = REPORT_KINDS | {RequestParams} if temperatures else REPORT_KINDS
+    with suppress(KeyboardInterrupt), reading_progress(sys.stderr, log.size(), live=log.live) as progress:
+        story.add(_noted(log.events(kinds, progress), temperatures))
+    complain(log.failed.values())
     analysis = story.analysis()
-    write(stdout, lambda console: print_analysis(console, analysis, counters=inputs.counters, paths=inputs.paths))
-    return analysis.failed_start is not None
+    if log.counters.bytes or len(log.failed) < len(log.paths):
+        write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
+    return analysis
+
+
+def _noted(events: Iterable[Event], temperatures: RequestTemperatures | None) -> Iterable[Event]:
+    """Note the temperatures of requests on the way."""
+    return events if temperatures is None else temperatures.noting(events)
+
+
+def _written(events: Iterable[Event], *, flush: bool) -> Iterator[Event]:
+    """Yield events, each after it was written as a line of JSON with its documented keys."""
+    encode = msgspec.json.Encoder().encode
+    out = sys.stdout.buffer
+    for event in events:
+        shown = msgspec.structs.replace(event, settings={}) if isinstance(event, EngineConfig) else event
+        out.write(encode(shown) + b"\n")
+        if flush:
+            out.flush()
+        yield event
+
+
+def _analyze_responses(
+    saved: LogInputs,
+    story: RequestStory,
+    temperatures: RequestTemperatures,
+    output: Output,
+    header: str | None,
+    *,
+    partly: bool,
+) -> None:
+    """Read the responses, and print their records or the report. ``partly``: vLLM verified only part of each draft."""
+    with suppress(KeyboardInterrupt):
+        for line in saved.responses(header):
+            if not isinstance(line, ResponseSpeculation):
+                story.add_other(line)
+                continue
+            record = temperatures.joined(line)
+            story.add(record)
+            if output == "jsonl":
+                sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
+    analysis = story.analysis(too_long=saved.counters.oversized_lines, partly_verified=partly)
+    if output == "jsonl":
+        sys.stdout.buffer.write(msgspec.json.encode(analysis) + b"\n")
+    else:
+        from specdec_exporter.terminal.console import write
+        from specdec_exporter.terminal.requests import print_requests
+
+        write(sys.stdout, lambda console: print_requests(console, analysis, saved.paths, header=header))
+    complain(saved.failed.values())
 
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, metavar="[FILE|-]...")
-@click.option(
-    "--output",
-    type=click.Choice(["text", "jsonl"]),
-    default="text",
-    show_default=True,
-    help="A report, or one JSON object per recognised line.",
-)
+@output_option("A report, or one JSON object per recognised line.", "text", "jsonl")
 @option(
     "--predictor.log-trust",
     "Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header of "
@@ -124,7 +159,7 @@ def _write_report(inputs: LogInputs, stdout: TextIO, stderr: TextIO) -> bool:
 )
 @click.option(
     "--header",
-    type=HEADER,
+    type=Checked("name", valid_header),
     metavar="NAME",
     help="With --responses: a header of the saved requests to group by, e.g. X-Tenant.",
 )
@@ -140,11 +175,9 @@ def command(
 
     For example: kubectl logs POD | specdec-exporter analyze -
     """
-    if responses:
-        from specdec_exporter.commands.responses import analyze_responses
-
-        return analyze_responses(paths, responses, output=output, trust=predictor_log_trust, header=header)
-    if header is not None:
+    if header is not None and not responses:
         raise click.UsageError("--header needs --responses")
     gc.set_threshold(100_000)  # importing modules and reading a log leave little garbage
-    return analyze(paths or ("-",), output=output, trust=predictor_log_trust)
+    if not responses:
+        paths = paths or ("-",)
+    return analyze(paths, responses=responses, output=output, trust=predictor_log_trust, header=header)

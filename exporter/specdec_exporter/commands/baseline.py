@@ -6,13 +6,22 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 
-from specdec_exporter.baseline.file import Baseline, Context, refuse_to_overwrite, to_document, to_yaml, write_baseline
+from specdec_exporter.baseline.file import (
+    MAX_TEXT,
+    Baseline,
+    Context,
+    refuse_to_overwrite,
+    to_document,
+    to_yaml,
+    write_baseline,
+)
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.commands.flags import (
@@ -24,14 +33,31 @@ from specdec_exporter.commands.flags import (
     output_flag,
     timeout_flag,
 )
-from specdec_exporter.commands.recording import DEFAULT_URL, context_flags, given_context, one_line, record_beside, said
+from specdec_exporter.commands.streams import stop_at_signals
 from specdec_exporter.config import SYSTEM_TRUST, Access, Duration
-from specdec_exporter.errors import BaselineError, SpecdecError
+from specdec_exporter.errors import BaselineError, FetchError, SpecdecError
 from specdec_exporter.formatting import plain
 
 STDOUT = "-"
+DEFAULT_URL = "http://127.0.0.1:8080"
 _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
+
+
+_CONTEXT_HELP = {
+    "hardware": "The hardware, e.g. '1x H100 SXM 80GB'.",
+    "model": "The model. If several are served: the one to record.  [default: the one that the predictor reports]",
+    "runtime": "The runtime.  [default: the predictor's vLLM release]",
+    "request_parameters": "The requests, e.g. 'ShareGPT, temperature 0, 16 at once'.",
+    "command": "The command that started vLLM.",
+}
+
+
+def _context_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say what a predictor does not report."""
+    for name, text in reversed(_CONTEXT_HELP.items()):
+        command = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(command)
+    return command
 
 
 @click.group("baseline", no_args_is_help=False)
@@ -77,7 +103,7 @@ def _moment(text: str) -> datetime:
     type=Checked("duration|start/end", _range),
     help="With --prometheus: how far back, or from when to when.  [default: 24h]",
 )
-@context_flags
+@_context_flags
 @click.option("-o", "--file", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
 def record(
     *,
@@ -100,8 +126,8 @@ def record(
     name = None
     if file != STDOUT:
         refuse_to_overwrite(file)
-        name = one_line(Path(file).stem)
-    given = given_context(context)
+        name = _one_line(Path(file).stem)
+    given = Context(**{key: _one_line(text) for key, text in context.items()})
     if prometheus is not None:
         if url or duration or predictor_log_path or access != SYSTEM_TRUST:
             raise click.UsageError("--prometheus excludes --duration and all --predictor flags")
@@ -112,7 +138,7 @@ def record(
         if selector or span:
             raise click.UsageError("--selector and --range need --prometheus")
         recorded = asyncio.run(
-            record_beside(
+            _of_predictor(
                 url or DEFAULT_URL,
                 duration or _DEFAULT_DURATION_SECONDS,
                 access=access,
@@ -124,6 +150,31 @@ def record(
         )
     _keep(recorded, file)
     return 0
+
+
+def _one_line(text: str | None) -> str | None:
+    """Return ``text`` as one printable line, ``None`` if it is empty; raises UsageError if it is too long."""
+    line = plain(" ".join((text or "").split()))
+    if len(line) > MAX_TEXT:
+        raise click.UsageError(f"expected a text of at most {MAX_TEXT} characters, found {len(line)}: {line[:40]}...")
+    return line or None
+
+
+async def _of_predictor(url: str, seconds: float, **given: Any) -> Baseline:
+    """Record a predictor and show progress on stderr; Ctrl-C and SIGTERM end it and keep what was measured."""
+    from specdec_exporter.baseline.live import record
+    from specdec_exporter.inspection.examination import no_metrics
+    from specdec_exporter.predictor.metrics.fetch import without_credentials
+    from specdec_exporter.terminal.console import time_progress
+
+    stop = stop_at_signals()
+    text = f"Recording {plain(without_credentials(url))} for {seconds:g} s; Ctrl-C ends it early and keeps the data"
+    try:
+        with time_progress(sys.stderr, text, seconds):
+            return await record(url, duration_seconds=seconds, stop=stop, **given)
+    except FetchError as error:
+        finding = no_metrics(error, None)
+        raise SpecdecError(f"{finding.found}. {finding.action}") from error
 
 
 def _of_range(url: str, selector: str, span: Range, name: str | None, context: Context) -> Baseline:
@@ -138,12 +189,13 @@ def _of_range(url: str, selector: str, span: Range, name: str | None, context: C
     return found
 
 
-def _keep(recorded: Baseline, output: str) -> None:
-    if output == STDOUT:
+def _keep(recorded: Baseline, file: str) -> None:
+    if file == STDOUT:
         click.echo(to_yaml(recorded), nl=False)
     else:
-        write_baseline(output, recorded)
-        click.echo(f"{output}: {said(recorded)}", err=True)
+        write_baseline(file, recorded)
+        requests = f"{recorded.requests_finished or 0:,.0f} requests in {recorded.duration_seconds:,.0f} s"
+        click.echo(f"{file}: {requests}", err=True)
     for remark in remarks(recorded):
         click.echo(f"  note: {remark}", err=True)
 

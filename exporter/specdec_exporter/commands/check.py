@@ -37,7 +37,7 @@ def command(
     kubectl exec POD -c specdec-exporter -- specdec-exporter check http://127.0.0.1:10409
     """
     from specdec_exporter.commands.livecheck import check
-    from specdec_exporter.commands.recording import stop_at_signals
+    from specdec_exporter.commands.streams import stop_at_signals
 
     async def run() -> int:
         return await check(

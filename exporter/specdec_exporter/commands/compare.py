@@ -9,6 +9,7 @@ import click
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import read_baseline
+from specdec_exporter.commands.flags import output_option
 
 if TYPE_CHECKING:
     from specdec_exporter.comparison.decision import Decision
@@ -19,13 +20,7 @@ Output = Literal["text", "markdown", "json"]
 @click.command("compare")
 @click.argument("baseline")
 @click.argument("candidates", metavar="CANDIDATE...", nargs=-1, required=True)
-@click.option(
-    "--output",
-    type=click.Choice(["text", "markdown", "json"]),
-    default="text",
-    show_default=True,
-    help="For a terminal, for a report, or for programs.",
-)
+@output_option("For a terminal, for a report, or for programs.", "text", "markdown", "json")
 @click.option(
     "--paired",
     is_flag=True,

@@ -6,9 +6,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
+import click
 import msgspec
 
 from specdec_exporter.commands.livecheck import EXIT_CODES, Window, look_at, observe, read_log
@@ -17,19 +17,18 @@ from specdec_exporter.doctor.diagnosis import Observed, Report, diagnose, of_com
 from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.formatting import plain
-from specdec_exporter.inspection.examination import LogReading, examine
+from specdec_exporter.inspection.examination import examine
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.versions import Release
 from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.verdict import worst
 from specdec_exporter.terminal.console import write
 from specdec_exporter.terminal.doctor import print_report
-from specdec_exporter.yamlfile import MAX_BYTES
+from specdec_exporter.yamlfile import MAX_BYTES, read_bytes
 
 _TIMEOUT_SECONDS = 5.0  # for each request
-_SEVERITY = tuple(EXIT_CODES[level] for level in ("PASS", "WARN", "FAIL"))
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,24 +43,21 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float = 2.0
 
 
-async def doctor(given: Given, *, output: Literal["text", "json"] = "text", stdout: TextIO | None = None) -> int:
+async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
     """Read what was given, judge it and print a report for each server of the manifest.
 
     Returns the worst exit code: 0 nothing to do, 2 warnings, 1 failed. Raises ConfigError for arguments or a manifest
     that cannot be read.
     """
-    stdout = stdout or sys.stdout
     servers = _servers(given)
     later = await _seen(given)
-    code = 0
-    for server in servers or [None]:
-        report = _report(given, server, later)
+    reports = [_report(given, server, later) for server in servers or [None]]
+    for report in reports:
         if output == "json":
-            print(msgspec.json.encode(report).decode(), file=stdout)
+            click.echo(msgspec.json.encode(report))
         else:
-            write(stdout, partial(print_report, report=report))
-        code = max(code, EXIT_CODES[report.level], key=_SEVERITY.index)
-    return code
+            write(sys.stdout, partial(print_report, report=report))
+    return EXIT_CODES[worst(report.level for report in reports)]
 
 
 def _servers(given: Given) -> tuple[Server, ...]:
@@ -71,33 +67,22 @@ def _servers(given: Given) -> tuple[Server, ...]:
         return ()
     if given.manifest == "-":
         return read_manifest(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
-    try:
-        with Path(given.manifest).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(plain(f"{given.manifest}: cannot be read: {reason}")) from error
-    return read_manifest(content, given.manifest)
+    return read_manifest(read_bytes(given.manifest, ConfigError), given.manifest)
 
 
 async def _seen(given: Given) -> list[Observed]:
     """Return what the log shows, if there is one, and what the server at the URL does, as ``check`` sees it."""
     reading = await asyncio.to_thread(read_log, given.log_paths) if given.log_paths else None
-    if given.url is None:
-        return _of_log(reading)
-    state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
-    window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
-    async with open_session() as session:
-        fetcher = MetricsFetcher(session, given.url, access=given.access)
-        fetches = await observe(
-            fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window, stderr=sys.stderr
-        )
-    look = look_at(state)
-    return [*_of_log(reading, up=look.up), of_running(examine(fetches, look, reading, state.policy), look)]
-
-
-def _of_log(reading: LogReading | None, *, up: bool = False) -> list[Observed]:
-    return [of_log(reading, up=up)] if reading else []
+    up, running = False, []
+    if given.url is not None:
+        state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
+        window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
+        async with open_session() as session:
+            fetcher = MetricsFetcher(session, given.url, access=given.access)
+            fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
+        look = look_at(state)
+        up, running = look.up, [of_running(examine(fetches, look, reading, state.policy), look)]
+    return [of_log(reading, up=up), *running] if reading else running
 
 
 def _report(given: Given, server: Server | None, later: Sequence[Observed]) -> Report:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, Look, examine
 from specdec_exporter.predictor.facts.deployment import Deployment
-from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.judging import told
@@ -12,11 +13,6 @@ from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Level
 
 STATUS_PATH = "api/v1/status"
-
-
-async def fetch_status(fetcher: MetricsFetcher, timeout_seconds: float) -> Status | None:
-    """Return the status if an exporter answers at the fetcher's base, else ``None``."""
-    return await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
 
 
 def examined(exporter: Status, predictor: PredictorStatus, policy: Policy) -> tuple[Examination, Look, PredictorStatus]:
@@ -63,10 +59,12 @@ def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]
             findings.append(Finding("WARN", "Log", log.problem, UNREADABLE))
         findings.append(Finding("PASS", "Log", f"{log.windows:,} spec-decode lines in {log.lines:,} lines read"))
     if (baseline := predictor.baseline) is not None:
-        name = baseline.name
-        if baseline.refusal is not None:
-            action = "Record one of this model."
-            findings.append(Finding("WARN", "Baseline", f"{name} is not compared: {baseline.refusal}", action))
-        else:
-            findings.append(Finding("PASS", "Baseline", name, "; ".join(baseline.remarks) or None))
+        findings.append(baseline_finding(baseline.name, baseline.refusal, "", baseline.remarks))
     return tuple(findings)
+
+
+def baseline_finding(name: str, refusal: str | None, details: str, remarks: Sequence[str]) -> Finding:
+    """Return the finding on a baseline that is compared with a predictor, or is refused."""
+    if refusal is not None:
+        return Finding("WARN", "Baseline", f"{name} is not compared: {refusal}", "Record one of this model.")
+    return Finding("PASS", "Baseline", f"{name}{details}", "; ".join(remarks) or None)

@@ -31,10 +31,7 @@ class Checked(click.ParamType[Any]):
 
 
 DURATION = Checked("duration", Duration)
-INTERVAL = Checked("duration", config.Interval)
 URL = Checked("url", config.url_of)
-LISTEN_ADDRESS = Checked("[host]:port", config.valid_listen_address)
-HEADER = Checked("name", config.valid_header)
 
 
 def option(name: str, text: str, **kwargs: Any) -> Decorator:
@@ -68,13 +65,14 @@ window_flag = option(
     default="2s",
     show_default=True,
 )
-output_flag = option(
-    "--output",
-    "Text for people, or JSON for programs.",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+
+
+def output_option(text: str, *formats: str) -> Decorator:
+    """Return ``--output`` with these formats, of which the first is the default."""
+    return option("--output", text, type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+output_flag = output_option("Text for people, or JSON for programs.", "text", "json")
 
 
 def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,16 +85,9 @@ def access_flag(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_access(*, url: str | None, config_file: str | None, **given: Any) -> Any:
         if config_file is None:
-            return command(url=_typed(url), access=SYSTEM_TRUST, **given)
+            return command(url=URL(url), access=SYSTEM_TRUST, **given)
         predictor = config.listed_predictor(config_file, url)
         return command(url=predictor.url, access=predictor, **given)
 
     text = "Take TLS settings and token from this configuration of serve; the predictor may then be given by its name."
     return option("--config.file", text, metavar="PATH")(with_access)
-
-
-def _typed(url: str | None) -> str | None:
-    try:
-        return None if url is None else config.url_of(url)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
 import math
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, NamedTuple
 
+import click
 import msgspec
 from msgspec.structs import replace
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.commands.exportercheck import STATUS_PATH, examined, fetch_status
+from specdec_exporter.commands.exportercheck import STATUS_PATH, baseline_finding, examined
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
@@ -36,18 +35,16 @@ from specdec_exporter.inspection.examination import (
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
-from specdec_exporter.predictor.sources.inputs import LogInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs, expanded
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import PredictorStatus
+from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Finding, Level
-from specdec_exporter.terminal.baseline import time_progress
+from specdec_exporter.speculation.verdict import Finding, Level, worst
 from specdec_exporter.terminal.check import print_examination
-from specdec_exporter.terminal.console import write
+from specdec_exporter.terminal.console import time_progress, write
 
 EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
-_SEVERITY = (EXIT_CODES["PASS"], EXIT_CODES["WARN"], EXIT_CODES["FAIL"])
 # Errors after an answer: the version can then tell what answered.
 _ANSWERED = frozenset({"http_status", "not_metrics", "redirect"})
 # Readings between the first and the last show that the predictor drafts all the time, and did not restart.
@@ -66,8 +63,6 @@ async def check(
     window_seconds: float = 2.0,
     output: Literal["text", "json"] = "text",
     stop: asyncio.Event | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
 ) -> int:
     """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
 
@@ -85,7 +80,6 @@ async def check(
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
     pinned = PinnedBaseline(baseline_path) if baseline_path else None
-    report, stderr = _Report(output, stdout or sys.stdout), stderr or sys.stderr
     policy = load_policy()
     seconds, reading_seconds = window_seconds, _READING_SECONDS
     if pinned is not None and pinned.step_times is not None:
@@ -100,16 +94,16 @@ async def check(
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
-        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window, stderr=stderr)
+        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window)
         exporter = None
         if not state.snapshot.stats_present if state.snapshot else asks_exporter:
-            exporter = await fetch_status(fetcher, timeout_seconds)
+            exporter = await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
     if exporter is not None:
         found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-        return max((report.write(*each) for each in found), key=_SEVERITY.index)
+        return EXIT_CODES[worst([_write(output, *each) for each in found])]
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
     look = look_at(state)
-    return report.write(examine(fetches, look, reading, state.policy), look, state.status())
+    return EXIT_CODES[_write(output, examine(fetches, look, reading, state.policy), look, state.status())]
 
 
 def look_at(state: PredictorState) -> Look:
@@ -125,19 +119,15 @@ def look_at(state: PredictorState) -> Look:
     )
 
 
-class _Report(NamedTuple):
-    output: Literal["text", "json"]
-    stdout: TextIO
-
-    def write(self, examination: Examination, look: Look, status: PredictorStatus) -> int:
-        """Print one examination; return its exit code."""
-        if self.output == "json":
-            found = {"level": examination.level, "status": status}
-            print(msgspec.json.encode(found | msgspec.structs.asdict(examination)).decode(), file=self.stdout)
-        else:
-            engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
-            write(self.stdout, lambda console: print_examination(console, examination, look, engines))
-        return EXIT_CODES[examination.level]
+def _write(output: Literal["text", "json"], examination: Examination, look: Look, status: PredictorStatus) -> Level:
+    """Print one examination; return its level."""
+    if output == "json":
+        found = {"level": examination.level, "status": status}
+        click.echo(msgspec.json.encode(found | msgspec.structs.asdict(examination)))
+    else:
+        engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+        write(sys.stdout, lambda console: print_examination(console, examination, look, engines))
+    return examination.level
 
 
 def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:
@@ -146,15 +136,12 @@ def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Fin
         return ()
     pinned.observe(state.snapshot, state.running.vllm_version)
     state.observe_baseline(pinned.decoding)
-    name = pinned.baseline.name
-    if pinned.fit.refusal is not None:
-        found = f"{name} is not compared: {pinned.fit.refusal}"
-        return (Finding("WARN", "Baseline", found, "Record one of this model."),)
+    name, refusal = pinned.baseline.name, pinned.fit.refusal
     if pinned.decoding is None:
-        found = f"{name} has no time per output token and no step times, so speed is not compared"
-        return (Finding("PASS", "Baseline", found),)
-    note = "; ".join(pinned.fit.differences)
-    return (Finding("PASS", "Baseline", f"{name}, of {pinned.decoding.requests:,.0f} requests", note or None),)
+        details = " has no time per output token and no step times, so speed is not compared"
+        return (baseline_finding(name, refusal, details, ()),)
+    details = f", of {pinned.decoding.requests:,.0f} requests"
+    return (baseline_finding(name, refusal, details, pinned.fit.differences),)
 
 
 async def observe(
@@ -164,7 +151,6 @@ async def observe(
     *,
     timeout_seconds: float,
     window: Window,
-    stderr: TextIO,
 ) -> tuple[Finding, ...]:
     """Update ``state`` from the predictor over the window; return findings about the fetches."""
     started = time.monotonic()
@@ -184,8 +170,8 @@ async def observe(
     if not snapshot.stats_present:
         return (answered,)
     try:
-        async with window.progress(stderr, state.url):
-            while await window.next_reading():
+        with window.progress(state.url):
+            async for _ in window.readings():
                 snapshot = await fetcher.fetch(timeout_seconds)
                 state.observe_snapshot(snapshot)
     except FetchError as error:
@@ -195,41 +181,35 @@ async def observe(
     return (answered,)
 
 
-class Window:
-    """The time over which a predictor is read: a reading at its end, and some before."""
+class Window(NamedTuple):
+    """The time over which a predictor is read: a reading at its end, and some before. ``stop`` ends it early."""
 
-    def __init__(self, seconds: float, reading_seconds: float, stop: asyncio.Event) -> None:
-        self._seconds = seconds
-        self._left = max(1, math.ceil(seconds / reading_seconds))
-        self._pause = seconds / self._left
-        self._stop = stop
+    seconds: float
+    reading_seconds: float
+    stop: asyncio.Event
 
-    def progress(self, stderr: TextIO, url: str) -> AbstractAsyncContextManager[None]:
+    def progress(self, url: str) -> AbstractContextManager[None]:
         """Show the time that has passed, if it is long."""
-        if self._seconds <= _SHORT_SECONDS:
+        if self.seconds <= _SHORT_SECONDS:
             return nullcontext()
-        text = f"Reading {plain(url)} for {self._seconds:g} s; Ctrl-C ends it early and reports what there is"
-        return time_progress(stderr, text, self._seconds)
+        text = f"Reading {plain(url)} for {self.seconds:g} s; Ctrl-C ends it early and reports what there is"
+        return time_progress(sys.stderr, text, self.seconds)
 
-    async def next_reading(self) -> bool:
-        """Wait for the time of the next reading, less if it was stopped; whether there is one."""
-        if not self._left:
-            return False
-        self._left -= 1
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._pause)
-            self._left = 0
-        return True
+    async def readings(self) -> AsyncIterator[None]:
+        """Wait for the time of each reading; the one at a stop is the last."""
+        left = max(1, math.ceil(self.seconds / self.reading_seconds))
+        pause = self.seconds / left
+        while left:
+            left -= 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), pause)
+                left = 0
+            yield
 
 
 def read_log(patterns: Sequence[str]) -> LogReading:
-    """Read files and globs (the matches of a glob in order of age) as one log."""
-    paths: list[str] = []
-    for pattern in patterns:
-        matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
-        matches.sort(key=lambda match: match.stat().st_mtime)
-        paths += [str(match) for match in matches] or [pattern]
-    inputs = LogInputs(paths)
+    """Read files and globs as one log."""
+    inputs = LogInputs(expanded(patterns))
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
     return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()), story.deployment())

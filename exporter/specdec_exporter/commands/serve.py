@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
@@ -15,7 +14,7 @@ import click
 
 from specdec_exporter import __version__, config
 from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION, INTERVAL, LISTEN_ADDRESS, URL, Checked, flag, option
+from specdec_exporter.commands.flags import DURATION, URL, Checked, flag, option
 from specdec_exporter.commands.streams import complain
 
 # Flags whose setting has another section or name than the flag.
@@ -57,7 +56,7 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
     "--web.listen-address",
     "Address to listen on, repeatable; [::1]:10409 for IPv6.  [default: :10409]",
     metavar="[HOST]:PORT",
-    type=LISTEN_ADDRESS,
+    type=Checked("[host]:port", config.valid_listen_address),
     multiple=True,
 )
 @flag(
@@ -84,7 +83,11 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
     type=Checked("name", config.valid_name),
 )
 @flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", type=DURATION)
-@flag("--predictor.interval", "Time after which the exporter reads it if nobody asks.  [default: 15s]", type=INTERVAL)
+@flag(
+    "--predictor.interval",
+    "Time after which the exporter reads it if nobody asks.  [default: 15s]",
+    type=Checked("duration", config.Interval),
+)
 @flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", metavar="PATH")
 @flag("--predictor.cert-file", "Client certificate, if it demands one.", metavar="PATH")
 @flag("--predictor.key-file", "Key of the client certificate.", metavar="PATH")
@@ -138,7 +141,7 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     unknown = tuple(unknown_variables(os.environ, (str(each.envvar) for each in own if each.envvar)))
     if not config_check:
         return serve.run(settings, load, unknown)
-    complain(unknown, sys.stderr)
+    complain(unknown)
     asyncio.run(serve.check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
     return 0

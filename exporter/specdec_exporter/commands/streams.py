@@ -1,24 +1,41 @@
-"""Complaints on stderr, and a stdout that its reader has closed."""
+"""A command and its caller: complaints on stderr, a stdout that its reader may close, signals."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import TextIO
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import click
 
 from specdec_exporter.commands import PROG
 
 
-def complain(failures: Iterable[str], stderr: TextIO) -> None:
+def complain(failures: Iterable[str]) -> None:
     """Print one line for each input that could not be read."""
     for words in failures:
-        print(f"{PROG}: {words}", file=stderr)
+        click.echo(f"{PROG}: {words}", err=True)
 
 
-def discard(stdout: TextIO) -> None:
-    """Point ``stdout`` at /dev/null, so that the interpreter's last flush does not fail."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stdout.fileno())
-        os.close(nowhere)
+@contextmanager
+def closable_stdout() -> Iterator[None]:
+    """End quietly if the reader of stdout closes it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # the interpreter's last flush must not fail
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+def stop_at_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set from now on, in the running event loop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -18,7 +18,7 @@ from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
 from specdec_exporter.predictor.versions import canonical_method
-from specdec_exporter.speculation.verdict import Finding, Level
+from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
 Stage = Literal["before", "log", "running"]
 # What the stages must agree on -> its name.
@@ -81,7 +81,7 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
     if all(finding.level == "PASS" for finding in findings):
         found = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
         findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=found))
-    findings.sort(key=lambda finding: get_args(Level).index(finding.level), reverse=True)
+    findings.sort(key=lambda finding: LEVELS.index(finding.level), reverse=True)
     return Report(
         level=findings[0].level,
         looked_at={**_in_words(known[-1]), **looked_at},

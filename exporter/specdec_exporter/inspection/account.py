@@ -14,6 +14,7 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
 from specdec_exporter.predictor.log.totals import LogTotals, engine_label
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
+from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import Figures, figures, logged_counts_of, without_length
 
 SERIES_CAPACITY = 512  # even, because neighbours are merged
@@ -57,39 +58,27 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     thirds: tuple[float, float] | None
 
 
-class WindowSeries:
-    """Accepted and draft tokens of windows in order: at most ``SERIES_CAPACITY`` sums over equal numbers of windows."""
+class Tokens(msgspec.Struct, frozen=True):
+    """The accepted and the draft tokens of windows."""
 
-    def __init__(self) -> None:
-        self._accepted: list[float] = []
-        self._drafted: list[float] = []
-        self._windows_per_sum = 1
-        self._room_in_last = 0
+    accepted: float
+    drafted: float
 
-    def add(self, accepted_tokens: float, draft_tokens: float) -> None:
-        """Append one window; a full series merges its neighbours first."""
-        if self._room_in_last:
-            self._room_in_last -= 1
-            self._accepted[-1] += accepted_tokens
-            self._drafted[-1] += draft_tokens
-            return
-        if len(self._accepted) == SERIES_CAPACITY:
-            self._accepted = list(map(add, self._accepted[::2], self._accepted[1::2]))
-            self._drafted = list(map(add, self._drafted[::2], self._drafted[1::2]))
-            self._windows_per_sum *= 2
-        self._accepted.append(accepted_tokens)
-        self._drafted.append(draft_tokens)
-        self._room_in_last = self._windows_per_sum - 1
+    def __add__(self, other: Tokens) -> Tokens:
+        """Sum."""
+        return Tokens(self.accepted + other.accepted, self.drafted + other.drafted)
+
+
+class WindowSeries(Blocks[Tokens]):
+    """The tokens of windows in order: sums over equal numbers of windows."""
 
     def ratios(self, parts: int) -> tuple[float | None, ...]:
         """Return the acceptance of ``parts`` equal shares of the series (fewer if it is shorter)."""
-        length = len(self._accepted)
+        length = len(self.sums)
         parts = min(parts, length)
         edges = [part * length // parts for part in range(parts + 1)] if parts else []
-        return tuple(
-            acceptance_ratio(sum(self._accepted[start:end]), sum(self._drafted[start:end]))
-            for start, end in pairwise(edges)
-        )
+        shares = [reduce(add, self.sums[start:end]) for start, end in pairwise(edges)]
+        return tuple(acceptance_ratio(share.accepted, share.drafted) for share in shares)
 
 
 class OpenAccount:
@@ -104,7 +93,7 @@ class OpenAccount:
         self.windows = 0
         self.cumulative = False
         self._min_drafts = min_drafts
-        self._series = WindowSeries()
+        self._series = WindowSeries(SERIES_CAPACITY)
         self._spread = SpreadCounter()
         self._best: NotableWindow | None = None
         self._worst: NotableWindow | None = None
@@ -120,14 +109,17 @@ class OpenAccount:
     def add(self, event: SpecDecoding) -> None:
         """Take in one window."""
         self.windows += 1
-        if event.cumulative is True:
-            self.cumulative = True
+        cumulative = event.cumulative is True
+        self.cumulative |= cumulative
         k = event.num_speculative_tokens or self._num_speculative_tokens
-        window = self.totals.add(event, _label(event), k)
+        label = engine_label(event.engine)
+        if cumulative and event.server:
+            label = _label_of(event.server, label)
+        window = self.totals.add(event, label, k)
         if window is None or self.deployment.adaptive_verification:
             return
         drafts, drafted, accepted = window
-        self._series.add(accepted, drafted)
+        self._series.add(Tokens(accepted, drafted))
         # A line without positions and k (0.8.3, 0.8.4) gives no drafts; the configured k helps.
         drafts = drafts or drafted // ((self.config and self.config.num_speculative_tokens) or 1)
         if drafts < self._min_drafts or not drafted:
@@ -188,11 +180,6 @@ class OpenAccount:
             return None
         first, *_, last = self._series.ratios(3) or (None, None)
         return None if first is None or last is None else (first, last)
-
-
-def _label(event: SpecDecoding) -> str:
-    label = engine_label(event.engine)
-    return _label_of(event.server, label) if event.cumulative is True and event.server else label
 
 
 def _label_of(server: str, label: str) -> str:

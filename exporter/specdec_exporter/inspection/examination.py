@@ -21,7 +21,7 @@ from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.judging import judge, too_few
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict
+from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, worst
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +57,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def level(self) -> Level:
         """The worst level of the findings."""
-        order: tuple[Level, ...] = ("PASS", "WARN", "FAIL")
-        return max((finding.level for finding in self.findings), key=order.index, default="PASS")
+        return worst(finding.level for finding in self.findings)
 
 
 def examine(

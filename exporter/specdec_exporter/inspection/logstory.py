@@ -198,7 +198,7 @@ class LogStory:
             state="drafting" if judged else self._state(config),
             vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
-            method=method_of(config),
+            method=config.method if config else None,
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
@@ -240,7 +240,7 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(
         evidence,
         figures=account.figures,
-        method=method_of(account.config),
+        method=account.config.method if account.config else None,
         num_speculative_tokens=account.num_speculative_tokens,
         deployment=account.deployment,
     )
@@ -249,11 +249,6 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
 def _speculates(account: Account) -> bool:
     """Whether the windows are of drafts. ``extract_hidden_states`` prints lines too, but drafts nothing."""
     return account.config is None or account.config.speculative is not False
-
-
-def method_of(config: EngineConfig | None) -> str | None:
-    """Return the speculation method as the log names it."""
-    return config.method if config else None
 
 
 def _sum_figures(accounts: Sequence[Account]) -> Figures | None:

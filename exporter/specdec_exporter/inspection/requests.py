@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from specdec_exporter.inspection.requestgroups import KindGroup, RequestCounter, RequestGroup, RequestGroups
-from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord
+from specdec_exporter.predictor.log.events import Event, RequestParams
+from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, WithoutRecord, log_request_ids
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Finding
@@ -58,6 +60,11 @@ class RequestStory:
         self.junk = 0
         self.junk_reason: str | None = None
 
+    @property
+    def requests(self) -> int:
+        """Records so far."""
+        return self._all.requests
+
     def add(self, record: ResponseSpeculation) -> None:
         """Take in one request."""
         self._all.add(record)
@@ -99,3 +106,29 @@ class RequestStory:
             partly_verified=partly_verified,
             too_long=too_long,
         )
+
+
+class RequestTemperatures:
+    """The temperatures of requests by their ids in the log, for responses whose saved line does not tell.
+
+    Clients can choose ids. If two requests of one id have different temperatures, no response gets either.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, float | None] = {}
+
+    def noting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events of a log, and note the temperatures in them."""
+        for event in events:
+            if isinstance(event, RequestParams) and event.request_id is not None and event.temperature is not None:
+                before = self._known.get(event.request_id, event.temperature)
+                self._known[event.request_id] = event.temperature if before == event.temperature else None
+            yield event
+
+    def joined(self, record: ResponseSpeculation) -> ResponseSpeculation:
+        """Return the record with its temperature, if it or the log tells one."""
+        if record.temperature is None:
+            for name in log_request_ids(record.request_id or ""):
+                if name in self._known:
+                    return msgspec.structs.replace(record, temperature=self._known[name])
+        return record

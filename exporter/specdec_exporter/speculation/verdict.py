@@ -6,7 +6,8 @@ and ``analyze`` show this judgement; the rule pack records the same states by th
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,6 +17,12 @@ from specdec_exporter.speculation.chance import Estimate
 
 VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
 Level = Literal["PASS", "WARN", "FAIL"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """Return the worst of ``levels``; without any all is good."""
+    return max(levels, key=LEVELS.index, default="PASS")
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -1,14 +1,10 @@
-"""The contents of a baseline as tables, and the progress of a recording."""
+"""The contents of a baseline as tables: the text of ``baseline show``."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
-from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +23,7 @@ from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import Line, step_times
-from specdec_exporter.terminal.console import console_for
+from specdec_exporter.terminal.console import indented, pairs, table
 
 _TITLES = {
     "time_to_first_token_seconds": "to first token",
@@ -35,52 +31,44 @@ _TITLES = {
     "request_latency_seconds": "end to end",
 }
 _QUANTILES = (0.5, 0.99)
-_TICK_SECONDS = 0.25
 
 
 def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...]) -> None:
     """Print everything in a baseline except its buckets."""
-    console.print(Text(f"{plain(baseline.name)}: {_span(baseline)}", style="bold"))
-    console.print(_facts(baseline))
-    console.print(_latency(baseline))
-    if baseline.intervals:
-        console.print(_by_load(baseline.intervals, partly=baseline.adaptive_verification))
-    if not baseline.counts.draft_tokens and (found := step_times(baseline.intervals, load_policy())):
-        console.print(Text(f"  a step without drafts takes {_in_words(found.line)}"))
-    for remark in remarks:
-        console.print(Text(f"  note: {remark}", style="yellow"))
-
-
-def _span(baseline: Baseline) -> str:
     whole = "interrupted after" if baseline.interrupted else "recorded over"
-    return f"{whole} {baseline.duration_seconds:,.0f} s until {baseline.recorded_at}"
+    span = f"{whole} {baseline.duration_seconds:,.0f} s until {baseline.recorded_at}"
+    console.print(Text(f"{plain(baseline.name)}: {span}", style="bold"))
+    indented(console, pairs(_facts(baseline)))
+    indented(console, _latency(baseline))
+    if baseline.intervals:
+        indented(console, _by_load(baseline.intervals, partly=baseline.adaptive_verification))
+    if not baseline.counts.draft_tokens and (found := step_times(baseline.intervals, load_policy())):
+        indented(console, Text(f"a step without drafts takes {_in_words(found.line)}"))
+    for remark in remarks:
+        indented(console, Text(f"note: {remark}", style="yellow"))
 
 
-def _facts(baseline: Baseline) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
     context, counts = baseline.context, baseline.counts
     for name in context.__struct_fields__:
-        value = getattr(context, name)
-        table.add_row(f"  {name.replace('_', ' ')}", plain(value) if value else "not given")
-    table.add_row("  served model", plain(baseline.model_name or "-"))
-    table.add_row("  vLLM", plain(baseline.vllm_version or "-"))
-    for row in _speculation(baseline):
-        table.add_row(*row)
+        yield name.replace("_", " "), getattr(context, name) or "not given"
+    yield "served model", baseline.model_name or "-"
+    yield "vLLM", baseline.vllm_version or "-"
+    yield from _speculation(baseline)
     for title, total in (
         ("requests", baseline.requests_finished),
         ("prompt tokens", counts.prompt_tokens),
         ("generated tokens", counts.generation_tokens),
     ):
         rate = None if total is None else total / baseline.duration_seconds
-        table.add_row(f"  {title}", count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)")
+        yield title, count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)"
     prompts = [ratio(block.counts.prompt_tokens, block.counts.first_tokens) for block in baseline.blocks]
-    table.add_row("  prompt length", _length(baseline.mean_prompt_tokens, prompts))
+    yield "prompt length", _length(baseline.mean_prompt_tokens, prompts)
     if baseline.generation_length is not None:
-        table.add_row("  answer length", _length(baseline.generation_length.mean, ()))
+        yield "answer length", _length(baseline.generation_length.mean, ())
     if baseline.blocks:
         number = len(baseline.blocks)
-        table.add_row("  blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s")
-    return table
+        yield "blocks of time", f"{number} of about {baseline.duration_seconds / number:,.0f} s"
 
 
 def _length(mean: float | None, by_block: Sequence[float | None]) -> str:
@@ -95,30 +83,32 @@ def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:
     counts, speculation = baseline.counts, "off or unknown"
     if counts.draft_tokens is not None:
         k = baseline.num_speculative_tokens
-        speculation = f"{plain(baseline.method or 'method unknown')}, k = {k or '?'}"
-    yield "  speculation", speculation
+        speculation = f"{baseline.method or 'method unknown'}, k = {k or '?'}"
+    yield "speculation", speculation
     if counts.draft_tokens:
         partly = baseline.adaptive_verification
         if not partly:
             rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
-            yield "  acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens"
+            yield "acceptance", f"{percent(rate)} of {count(counts.draft_tokens)} draft tokens"
         length = mean_acceptance_length(counts.accepted_tokens, counts.drafts)
-        yield "  length", f"{decimal(length)} tokens per draft, including the bonus token"
+        yield "length", f"{decimal(length)} tokens per draft, including the bonus token"
         curve = position_ratios(counts.accepted_per_position, counts.drafts)
-        yield "  curve", " ".join(percent(rate) for rate in curve[: 1 if partly else None]) or "-"
+        yield "curve", " ".join(percent(rate) for rate in curve[: 1 if partly else None]) or "-"
     per_step = tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)
-    yield "  tokens per step", decimal(per_step)
+    yield "tokens per step", decimal(per_step)
 
 
 def _latency(baseline: Baseline) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in ("  latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES)):
-        table.add_column(heading, justify="left" if "latency" in heading else "right", no_wrap=True)
-    for sli, histogram in baseline.histograms():
-        mean = seconds(histogram.mean)
-        quantiles = (between(*histogram.quantile(share, Z)) for share in _QUANTILES)
-        table.add_row(f"  {_TITLES[sli]}", count(histogram.count), mean, *quantiles)
-    return table
+    rows = [
+        (
+            _TITLES[sli],
+            count(histogram.count),
+            seconds(histogram.mean),
+            *(between(*histogram.quantile(share, Z)) for share in _QUANTILES),
+        )
+        for sli, histogram in baseline.histograms()
+    ]
+    return table("latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES), rows=rows)
 
 
 def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
@@ -126,24 +116,22 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
 
     ``partly``: vLLM verified only part of each draft, so the acceptance is not known.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in ("  in decode", "of the time", "step time", "tokens per step", "acceptance"):
-        table.add_column(heading, justify="left" if "decode" in heading else "right", no_wrap=True)
     bins: dict[int, list[Load]] = {}
     for interval in intervals:
         if interval.ran:
             bins.setdefault(bin_of(interval.concurrency), []).append(interval)
     loads = [reduce(add, bins[bound]) for bound in sorted(bins)]
-    for load in loads:
-        counts = load.counts
-        table.add_row(
-            f"  {load.concurrency:,.1f}",
+    rows = [
+        (
+            f"{load.concurrency:,.1f}",
             percent(load.seconds / sum(each.seconds for each in loads)),
             seconds(load.step_seconds / load.steps),
-            decimal(tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps)),
-            percent(None if partly else acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)),
+            decimal(tokens_per_step(load.counts.generation_tokens, load.counts.first_tokens, load.counts.steps)),
+            percent(None if partly else acceptance_ratio(load.counts.accepted_tokens, load.counts.draft_tokens)),
         )
-    return table
+        for load in loads
+    ]
+    return table("in decode", "of the time", "step time", "tokens per step", "acceptance", rows=rows)
 
 
 def _in_words(line: Line) -> str:
@@ -154,32 +142,3 @@ def _in_words(line: Line) -> str:
         (line.gamma, " for each prompt token read in it"),
     )
     return " + ".join(f"{seconds * 1000.0:.3g} ms{per}" for seconds, per in parts if seconds)
-
-
-@asynccontextmanager
-async def time_progress(stream: TextIO, text: str, seconds: float) -> AsyncIterator[None]:
-    """Print ``text`` and, on a terminal, show how much of the time has passed."""
-    stream.write(f"{text}\n")
-    stream.flush()
-    if not stream.isatty():
-        yield
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  only terminals need it
-
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console_for(stream), transient=True) as progress:
-        task = progress.add_task("", total=seconds)
-        started = time.monotonic()
-
-        async def tick() -> None:
-            while True:
-                progress.update(task, completed=time.monotonic() - started)
-                await asyncio.sleep(_TICK_SECONDS)
-
-        ticking = asyncio.create_task(tick())
-        try:
-            yield
-        finally:
-            ticking.cancel()
-            with suppress(asyncio.CancelledError):
-                await ticking

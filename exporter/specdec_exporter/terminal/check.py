@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.inspection.examination import Examination, Look
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.terminal.console import heading, indented
+from specdec_exporter.terminal.console import heading
 from specdec_exporter.terminal.figures import (
-    LEVEL_STYLE,
     breakdown_table,
     figures_table,
     print_curve,
     print_finding,
+    print_known,
+    print_summary,
     print_verdict,
-    print_warnings,
 )
 
 
@@ -40,16 +38,12 @@ def print_examination(
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
-        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}")
-        indented(console, figures_table(columns))
+        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
     if len(engines) > 1:
-        heading(console, "By engine, since start")
-        indented(console, breakdown_table("engine", engines))
+        heading(console, "By engine, since start", breakdown_table("engine", engines))
     if examination.basis is not None:
         print_curve(console, examination.basis)
     if log is not None:
-        print_warnings(console, log.warnings)
+        print_known(console, log.warnings)
     print_verdict(console, examination.verdict)
-    levels = Counter(finding.level for finding in examination.findings)
-    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
-    console.print(Text(f"{examination.level}: {summary}", style=LEVEL_STYLE[examination.level]))
+    print_summary(console, examination.level, (finding.level for finding in examination.findings))

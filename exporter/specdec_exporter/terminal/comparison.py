@@ -25,19 +25,17 @@ from specdec_exporter.formatting import (
     times,
 )
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, write
-from specdec_exporter.terminal.figures import print_finding
+from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.sections import (
-    FLAGS_TITLE,
     Output,
     Section,
-    as_json,
     escaped,
     fenced,
+    markdown_flags,
     markdown_section,
+    print_flags,
     print_section,
-    write_utf8,
+    write_report,
 )
 
 _STYLE: dict[DecisionCode, str] = {
@@ -53,15 +51,12 @@ _LEGEND: Final = (
     "1 is faster, of speed-ups one above 1."
 )
 _QUANTILES: Final = "A quantile lies between these bucket boundaries in 95 of 100 recordings."
-_CONTEXT: Final = ("model", "hardware", "runtime", "request_parameters")
 
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
     """Write ``comparison`` to ``stream``; ``verbose`` adds quantiles, settings and the curve to the text."""
-    if output == "text":
-        write(stream, lambda console: print_comparison(console, comparison, verbose=verbose))
-    else:
-        write_utf8(stream, as_markdown(comparison) if output == "markdown" else as_json(comparison))
+    draw = partial(print_comparison, comparison=comparison, verbose=verbose)
+    write_report(stream, comparison, output, draw, partial(as_markdown, comparison))
 
 
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
@@ -130,13 +125,11 @@ def _settings(comparison: Comparison) -> list[tuple[str, ...]]:
         ("recorded", lambda side: side.recorded_at),
         ("vLLM", lambda side: side.vllm_version or "-"),
         ("served model", lambda side: side.model_name or "-"),
-        *((key.replace("_", " "), partial(_context, key)) for key in _CONTEXT),
+        ("model", lambda side: side.context.model or "not given"),
+        ("hardware", lambda side: side.context.hardware or "not given"),
+        ("runtime", lambda side: side.context.runtime or "not given"),
+        ("request parameters", lambda side: side.context.request_parameters or "not given"),
     )
-
-
-def _context(key: str, side: Side) -> str:
-    value: str | None = getattr(side.context, key)
-    return "not given" if value is None else value
 
 
 def _one_decimal(value: float | None) -> str:
@@ -205,19 +198,14 @@ def print_comparison(console: Console, comparison: Comparison, *, verbose: bool 
     console.print(Text(_flag_codes(comparison)))
     for section in _main(comparison):
         print_section(console, section)
-    indented(console, Text(_LEGEND, style="dim"))
+    indented(console, _LEGEND)
     if verbose:
         for section in _details(comparison):
             print_section(console, section)
-        indented(console, Text(_QUANTILES, style="dim"))
+        indented(console, _QUANTILES)
     if decision.reasons:
-        heading(console, "Reasons")
-    for reason in decision.reasons:
-        indented(console, Text(plain(f"- {reason}")))
-    if comparison.flags:
-        heading(console, FLAGS_TITLE)
-    for flag in comparison.flags:
-        print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
+        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
+    print_flags(console, comparison.flags)
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -242,7 +230,4 @@ def as_markdown(comparison: Comparison) -> str:
     lines += ["", escaped(f"{_LEGEND} {_QUANTILES}"), "", "## Commands"]
     for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
         lines += ["", f"{name}:", "", *fenced(side.context.command)]
-    if comparison.flags:
-        lines += ["", f"## {FLAGS_TITLE}", ""]
-        lines += [f"- `{flag.code}`: {escaped(flag.message)}. {escaped(flag.action)}" for flag in comparison.flags]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *markdown_flags(comparison.flags)]) + "\n"

@@ -1,4 +1,4 @@
-"""Printing on a terminal or into a pipe: tables, bars, sparklines and frames.
+"""Printing on a terminal or into a pipe: tables, bars, sparklines and progress.
 
 Pipes get no escape sequences, ``NO_COLOR`` switches colours off, and a stream without Unicode gets ASCII. Text from a
 log or a predictor loses its control characters. Colour only repeats what words say.
@@ -13,7 +13,6 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -60,6 +59,30 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
         yield lambda done: progress.update(task, completed=done)
 
 
+@contextmanager
+def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
+    """Print ``text`` and, on a terminal, show how much of the time has passed."""
+    stream.write(f"{text}\n")
+    stream.flush()
+    if not stream.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  as above
+
+    class Clock(Progress):
+        """Its thread draws several times a second."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.tasks:
+                self.update(task.id, completed=task.elapsed)
+            return super().get_renderables()
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Clock(*columns, console=console_for(stream), transient=True) as progress:
+        progress.add_task("", total=seconds)
+        yield
+
+
 def is_ascii_only(console: Console) -> bool:
     """Whether the stream cannot encode block characters."""
     return console.options.ascii_only
@@ -88,22 +111,27 @@ def sparkline(ratios: Sequence[float | None], *, ascii_only: bool) -> str:
     )
 
 
-def heading(console: Console, text: str) -> None:
-    """Print a section title."""
+def heading(console: Console, text: str, *parts: RenderableType) -> None:
+    """Print a section title, and ``parts`` under it."""
     console.print()
     console.print(Text(text, style="bold"))
+    for part in parts:
+        indented(console, part)
 
 
-def indented(console: Console, renderable: RenderableType) -> None:
-    """Print under a section title."""
-    console.print(Padding(renderable, _INDENT))
+def indented(console: Console, part: RenderableType) -> None:
+    """Print under a section title; a ``str`` is a note of ours."""
+    console.print(Padding(Text(part, style="dim") if isinstance(part, str) else part, _INDENT))
 
 
-def table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
-    """Return a borderless table; the first column is left-aligned, the others right-aligned; long words are folded."""
-    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def table(*columns: str, rows: Iterable[Sequence[str]], gap: int = 3, numbers: bool = True) -> Table:
+    """Return a borderless table, without a head if all ``columns`` are empty; long words are folded.
+
+    The first column is left-aligned, and so are the others unless they hold ``numbers``.
+    """
+    result = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(columns), header_style="dim")
     for index, column in enumerate(columns):
-        result.add_column(column, justify="right" if index else "left", overflow="fold", header_style="dim")
+        result.add_column(column, justify="right" if numbers and index else "left", overflow="fold")
     for row in rows:
         result.add_row(*(Text(plain(cell)) for cell in row))
     return result
@@ -111,21 +139,6 @@ def table(*columns: str, rows: Iterable[Sequence[str]]) -> Table:
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values, both left-aligned."""
-    result = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
-    result.add_column(overflow="fold", style="dim", no_wrap=True)
-    result.add_column(overflow="fold")
-    for name, value in rows:
-        result.add_row(Text(name), Text(plain(value)))
+    result = table("", "", rows=rows, numbers=False)
+    result.columns[0].style, result.columns[0].no_wrap = "dim", True
     return result
-
-
-def print_framed(
-    console: Console, title: str, headline: str, reasons: Sequence[str], action: str, *, style: str
-) -> None:
-    """Print a conclusion in a frame of colour ``style``: headline, reasons, next action."""
-    lines = [Text(plain(headline), style="bold")]
-    lines += [Text(f"- {plain(reason)}") for reason in reasons]
-    if action:
-        lines.append(Text("Next: ", style="bold").append(plain(action), style=""))
-    console.print()
-    console.print(Panel(Text("\n").join(lines), title=Text(title), title_align="left", border_style=style))

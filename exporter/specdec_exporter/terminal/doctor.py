@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.doctor.diagnosis import Diagnosis, Report, Stage
 from specdec_exporter.formatting import plain
 from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, pairs
-from specdec_exporter.terminal.figures import LEVEL_STYLE, print_finding
+from specdec_exporter.terminal.console import heading, indented, pairs, table
+from specdec_exporter.terminal.figures import print_finding, print_summary
 
 _STAGES: dict[Stage, str] = {
     "before": "Before the start: arguments",
@@ -34,11 +30,11 @@ def print_report(console: Console, report: Report) -> None:
             heading(console, title)
         for finding in findings:
             _print(console, finding)
-    _print_notes(console, report.notes)
-    levels = Counter(finding.level for finding in report.findings)
-    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
+    if report.notes:
+        notes = [("-", f"{note.found} {note.action or ''}".strip() + f" ({note.code})") for note in report.notes]
+        heading(console, "Good to know", table("", "", rows=notes, gap=1, numbers=False))
     console.print()
-    console.print(Text(f"{report.level}: {summary}", style=LEVEL_STYLE[report.level]))
+    print_summary(console, report.level, (finding.level for finding in report.findings))
 
 
 def _print(console: Console, finding: Diagnosis) -> None:
@@ -46,15 +42,3 @@ def _print(console: Console, finding: Diagnosis) -> None:
     if finding.code is not None and finding.sources:
         origin = plain(f"{finding.code}: {', '.join(finding.sources)}; {finding.checked}")
         console.print(Padding(Text(origin, style="dim"), _UNDER_LEVEL))
-
-
-def _print_notes(console: Console, notes: Sequence[Diagnosis]) -> None:
-    if not notes:
-        return
-    heading(console, "Good to know")
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for note in notes:
-        grid.add_row("-", Text(plain(f"{note.found} {note.action or ''}".strip() + f" ({note.code})")))
-    indented(console, grid)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -13,10 +15,10 @@ from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Finding, Level, Verdict, VerdictCode
-from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, print_framed, table
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, table
 
 _BAR_CELLS = 20
-LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
+_LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
 _VERDICT_STYLE: dict[VerdictCode, str] = {
     "healthy": "green",
     "watch": "yellow",
@@ -30,23 +32,17 @@ _VERDICT_STYLE: dict[VerdictCode, str] = {
 }
 
 
-# Name, field of the figures, definition.
-_LINES: Final = (
-    ("Draft tokens", "draft_tokens", ""),
-    ("Accepted tokens", "accepted_tokens", ""),
-    ("Acceptance rate", "acceptance_ratio", "accepted / draft tokens"),
-    ("Drafts", "drafts", ""),
-    ("Mean acceptance length", "mean_acceptance_length", "1 + accepted / drafts (with the bonus token)"),
-    ("Mean draft length", "mean_draft_length", "draft tokens / drafts"),
-    ("Generation tokens", "generation_tokens", ""),
-    ("Tokens per step", "tokens_per_step", "steps without a draft included"),
+# Name, field of the figures, how it is printed, definition.
+_LINES: Final[tuple[tuple[str, str, Callable[[float | None], str], str], ...]] = (
+    ("Draft tokens", "draft_tokens", count, ""),
+    ("Accepted tokens", "accepted_tokens", count, ""),
+    ("Acceptance rate", "acceptance_ratio", percent, "accepted / draft tokens"),
+    ("Drafts", "drafts", count, ""),
+    ("Mean acceptance length", "mean_acceptance_length", decimal, "1 + accepted / drafts (with the bonus token)"),
+    ("Mean draft length", "mean_draft_length", decimal, "draft tokens / drafts"),
+    ("Generation tokens", "generation_tokens", count, ""),
+    ("Tokens per step", "tokens_per_step", decimal, "steps without a draft included"),
 )
-_SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
-    "acceptance_ratio": percent,
-    "mean_acceptance_length": decimal,
-    "mean_draft_length": decimal,
-    "tokens_per_step": decimal,
-}
 
 
 def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
@@ -55,49 +51,42 @@ def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
     A line is left out if all its figures are unknown.
     """
     spans = [figures for _, figures in columns]
+    rows = [
+        (name, [shown(getattr(figures, field)) for figures in spans], definition)
+        for name, field, shown, definition in _LINES
+    ]
     sources = {figures.source for figures in spans}
-    drafts = "Drafts"
     if "log" in sources:
         drafts = "Drafts (reconstructed)" if sources == {"log"} else "Drafts (log: reconstructed)"
-    lines = [(drafts if field == "drafts" else name, field, definition) for name, field, definition in _LINES]
-    shown = {field: [_SHOWN.get(field, count)(getattr(figures, field)) for figures in spans] for _, field, _ in lines}
-    known = [(name, definition, shown[field]) for name, field, definition in lines if set(shown[field]) != {"-"}]
+        rows = [(drafts if name == "Drafts" else name, cells, definition) for name, cells, definition in rows]
+    known = [row for row in rows if set(row[1]) != {"-"}]
     if len(columns) > 1:
-        return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, _, cells in known])
-    result = Table.grid(padding=(0, 3, 0, 0))
-    result.add_column(overflow="fold")
-    result.add_column(justify="right", no_wrap=True)
-    result.add_column(overflow="fold", style="dim")
-    for name, definition, cells in known:
-        result.add_row(name, *cells, definition)
+        return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, cells, _ in known])
+    result = table("", "", "", rows=[(name, *cells, definition) for name, cells, definition in known])
+    result.columns[2].justify, result.columns[2].style = "left", "dim"
     return result
 
 
 def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
     """Return one line for each engine or configuration."""
-    columns = (kind, "draft tokens", "accepted", "rate", "length")
-    return table(
-        *columns,
-        rows=[
-            (
-                label,
-                count(part.draft_tokens),
-                count(part.accepted_tokens),
-                percent(part.acceptance_ratio),
-                decimal(part.mean_acceptance_length),
-            )
-            for label, part in parts
-        ],
-    )
+    rows = [
+        (
+            label,
+            count(part.draft_tokens),
+            count(part.accepted_tokens),
+            percent(part.acceptance_ratio),
+            decimal(part.mean_acceptance_length),
+        )
+        for label, part in parts
+    ]
+    return table(kind, "draft tokens", "accepted", "rate", "length", rows=rows)
 
 
-def print_spread(console: Console, spread: Mapping[str, Mapping[str, float]], note: str | None = None) -> None:
-    """Print percentiles of acceptance, by what is counted once."""
+def spread_table(spread: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return percentiles of acceptance, by what is counted once."""
     ranks = next(iter(spread.values()))
     rows = [[counted, *map(percent, found.values())] for counted, found in spread.items()]
-    indented(console, table("counted by", *map(str.upper, ranks), rows=rows))
-    if note:
-        indented(console, Text(note, style="dim"))
+    return table("counted by", *map(str.upper, ranks), rows=rows)
 
 
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
@@ -123,55 +112,57 @@ def print_curve(console: Console, figures: Figures) -> None:
     """Print acceptance by position with explanations, as wide as the console allows."""
     if not figures.per_position:
         return
-    heading(console, "Acceptance by position")
     # the position, two percentages, the gaps between and the indent take 28 columns
     cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
-    indented(console, curve_table(figures, ascii_only=is_ascii_only(console), cells=cells))
-    indented(console, Text("conditional: share of the drafts accepted up to the position before", style="dim"))
+    curve = curve_table(figures, ascii_only=is_ascii_only(console), cells=cells)
+    note = "conditional: share of the drafts accepted up to the position before"
+    heading(console, "Acceptance by position", curve, note)
     if figures.short_drafts:
         offered = "" if figures.mean_draft_length is None else f" ({figures.mean_draft_length:.2f} tokens on average)"
-        indented(
-            console,
-            Text(
-                f"Some drafts were shorter than k{offered}. The last positions read too low, because a token "
-                "that was not offered counts as not accepted.",
-                style="yellow",
-            ),
+        words = (
+            f"Some drafts were shorter than k{offered}. The last positions read too low, because a token that was not "
+            "offered counts as not accepted."
         )
+        indented(console, Text(words, style="yellow"))
 
 
-def print_warnings(console: Console, warnings: Sequence[WarningCount]) -> None:
-    """Print the known warnings in the log: meaning, releases and action."""
-    if warnings:
-        heading(console, "Warnings in the log")
-    for warning in warnings:
-        _print_known(console, f"{warning.code}, {warning.count:,} x", warning)
-
-
-def print_pitfalls(console: Console, pitfalls: Sequence[KnownPitfall]) -> None:
-    """Print the known pitfalls of the log's release."""
-    if pitfalls:
-        heading(console, "Known pitfalls of this release")
-    for pitfall in pitfalls:
-        _print_known(console, pitfall.code, pitfall)
-
-
-def _print_known(console: Console, label: str, known: WarningCount | KnownPitfall) -> None:
-    text = Text(f"{label} (vLLM {known.releases}): ", style="yellow")
-    indented(console, text.append(plain(f"{known.meaning} {known.action}"), style=""))
+def print_known(console: Console, warnings: Sequence[WarningCount], pitfalls: Sequence[KnownPitfall] = ()) -> None:
+    """Print the known warnings in the log and pitfalls of its release: meaning, releases and action."""
+    labelled = [(f"{warning.code}, {warning.count:,} x", warning) for warning in warnings]
+    for title, parts in (
+        ("Warnings in the log", labelled),
+        ("Known pitfalls of this release", [(pitfall.code, pitfall) for pitfall in pitfalls]),
+    ):
+        if parts:
+            heading(console, title)
+        for label, known in parts:
+            text = Text(f"{label} (vLLM {known.releases}): ", style="yellow")
+            indented(console, text.append(plain(f"{known.meaning} {known.action}"), style=""))
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
-    """Print the verdict in a frame."""
+    """Print the verdict in a frame: headline, reasons, next action."""
     guessed = verdict.basis == "assumed" and verdict.code == "healthy"
     title = f"Verdict: {verdict.code.replace('_', ' ')}{', assumed' if guessed else ''}"
     style = "blue" if guessed else _VERDICT_STYLE[verdict.code]
-    print_framed(console, title, verdict.headline, verdict.reasons, verdict.action, style=style)
+    lines = [Text(plain(verdict.headline), style="bold")]
+    lines += [Text(f"- {plain(reason)}") for reason in verdict.reasons]
+    if verdict.action:
+        lines.append(Text("Next: ", style="bold").append(plain(verdict.action), style=""))
+    console.print()
+    console.print(Panel(Text("\n").join(lines), title=Text(title), title_align="left", border_style=style))
+
+
+def print_summary(console: Console, level: Level, findings: Iterable[Level]) -> None:
+    """Print the level of a report, and how many findings there are of each."""
+    levels = Counter(findings)
+    summary = f"{levels['PASS']} passed, {levels['WARN']} to look at, {levels['FAIL']} failed"
+    console.print(Text(f"{level}: {summary}", style=_LEVEL_STYLE[level]))
 
 
 def print_finding(console: Console, finding: Finding) -> None:
     """Print a finding: level, subject and what was found; below it the action."""
-    head = Text(f"{finding.level}  ", style=LEVEL_STYLE[finding.level])
+    head = Text(f"{finding.level}  ", style=_LEVEL_STYLE[finding.level])
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")

@@ -22,10 +22,9 @@ from specdec_exporter.terminal.figures import (
     figures_table,
     print_curve,
     print_finding,
-    print_pitfalls,
-    print_spread,
+    print_known,
     print_verdict,
-    print_warnings,
+    spread_table,
 )
 
 
@@ -50,8 +49,7 @@ def print_analysis(
         _print_totals(console, analysis, judged, judged.figures)
         _print_windows(console, judged)
         print_curve(console, judged.figures)
-    print_warnings(console, analysis.warnings)
-    print_pitfalls(console, analysis.pitfalls)
+    print_known(console, analysis.warnings, analysis.pitfalls)
     print_verdict(console, analysis.verdict)
 
 
@@ -84,7 +82,6 @@ def describe_config(config: EngineConfig) -> str:
 
 
 def _print_configurations(console: Console, analysis: Analysis) -> None:
-    heading(console, "Configuration" if len(analysis.accounts) < 2 else "Configurations")
     rows: list[tuple[str, str]] = []
     for number, account in enumerate(analysis.accounts, start=1):
         if account.config is None:
@@ -100,29 +97,26 @@ def _print_configurations(console: Console, analysis: Analysis) -> None:
     rows = rows or [("1.", "not in this log (no engine-init line)")]
     if (started := summarise(analysis.start)) is not None:
         rows.append(("Start", started.text if len(analysis.accounts) < 2 else f"the last one: {started.text}"))
-    indented(console, pairs(rows))
+    heading(console, "Configuration" if len(analysis.accounts) < 2 else "Configurations", pairs(rows))
 
 
 def _print_totals(console: Console, analysis: Analysis, judged: Account, summed: Figures) -> None:
-    heading(console, "Totals")
-    indented(console, figures_table([("", analysis.total or summed)]))
+    heading(console, "Totals", figures_table([("", analysis.total or summed)]))
     if analysis.total is not None:
-        heading(console, "By configuration")
         parts = [
             (f"{number}.", account.figures)
             for number, account in enumerate(analysis.accounts, start=1)
             if account.figures is not None
         ]
-        indented(console, breakdown_table("", parts))
         number = analysis.accounts.index(judged) + 1
-        indented(console, Text(f"The rest is about configuration {number}, the last one that drafted."))
+        note = f"The rest is about configuration {number}, the last one that drafted."
+        heading(console, "By configuration", breakdown_table("", parts), note)
     if len(judged.engines) > 1:
-        heading(console, "By engine")
-        indented(console, breakdown_table("engine", judged.engines))
+        heading(console, "By engine", breakdown_table("engine", judged.engines))
     if judged.lifetime is not None:
         accepted, drafted = judged.lifetime
         words = "The V0 engine logs totals since its start; this report shows their differences."
-        indented(console, Text(f"{words} The last line: {accepted:,} of {drafted:,} draft tokens accepted."))
+        indented(console, f"{words} The last line: {accepted:,} of {drafted:,} draft tokens accepted.")
 
 
 def _print_windows(console: Console, judged: Account) -> None:
@@ -131,11 +125,9 @@ def _print_windows(console: Console, judged: Account) -> None:
     rows: list[tuple[str, str]] = []
     spread = judged.spread
     if judged.best is not None and judged.worst is not None:
-        print_spread(
-            console,
-            {"window": spread.by_part, "draft": spread.by_draft},
-            "These are spreads of windows, not of requests: the more requests share a window, the less it differs.",
-        )
+        indented(console, spread_table({"window": spread.by_part, "draft": spread.by_draft}))
+        note = "These are spreads of windows, not of requests: the more requests share a window, the less it differs."
+        indented(console, note)
         rows.append(("Best", _notable(judged.best, judged)))
         rows.append(("Worst", _notable(judged.worst, judged)))
         rows.append(("Counted", f"{spread.parts:,} windows with at least {min_drafts} drafts"))

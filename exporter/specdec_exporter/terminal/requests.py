@@ -13,7 +13,7 @@ from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requestgroups import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.inspection.requests import RequestsAnalysis
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
-from specdec_exporter.terminal.figures import print_finding, print_spread
+from specdec_exporter.terminal.figures import print_finding, spread_table
 
 _CELLS = 30
 _GROUPINGS = {
@@ -41,9 +41,8 @@ def print_requests(
     if not group.requests:
         indented(console, Text("Start vLLM (0.29.0 or later) with --per-request-spec-decode-metrics summary."))
         return
-    heading(console, f"Requests: {group.requests:,}")
     partly = analysis.partly_verified
-    indented(console, pairs(_totals(group, partly=partly)))
+    heading(console, f"Requests: {group.requests:,}", pairs(_totals(group, partly=partly)))
     if group.drafted_requests and not partly:
         _print_distribution(console, group)
     if group.exact is not None and not partly:
@@ -87,47 +86,30 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
 
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
-    heading(console, "Acceptance over requests")
-    print_spread(
-        console,
-        {
-            "request": group.percentiles,
-            "draft": group.percentiles_by_draft,
-        },
-    )
+    spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
     parts, most = len(group.histogram), max(group.histogram)
     cells = [
         f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
         for requests in group.histogram
     ]
     rows = [(f"{part / parts:.0%} to {(part + 1) / parts:.0%}", cell) for part, cell in enumerate(cells)]
-    indented(console, pairs(rows))
+    heading(console, "Acceptance over requests", spread, pairs(rows))
 
 
 def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> None:
-    heading(console, "Exact conditional acceptance by position")
-    indented(
-        console,
-        table(
-            "position",
-            "offered",
-            "accepted",
-            "of all drafts",
-            rows=[
-                (str(position), count(offered), percent(conditional), percent(rate))
-                for position, (offered, conditional, rate) in enumerate(
-                    zip(exact.offered, exact.conditional, group.per_position, strict=True)
-                )
-            ],
-        ),
-    )
+    curves = zip(exact.offered, exact.conditional, group.per_position, strict=True)
+    rows = [
+        (str(position), count(offered), percent(conditional), percent(rate))
+        for position, (offered, conditional, rate) in enumerate(curves)
+    ]
+    curve = table("position", "offered", "accepted", "of all drafts", rows=rows)
     note = "offered: drafts with a token at this position and all tokens before it accepted"
     if exact.requests < group.drafted_requests:
         note += (
             f"; from {exact.requests:,} of {group.drafted_requests:,} requests, because short drafts need "
             "--per-request-spec-decode-metrics detailed"
         )
-    indented(console, Text(note, style="dim"))
+    heading(console, "Exact conditional acceptance by position", curve, note)
 
 
 def _print_kinds(console: Console, analysis: RequestsAnalysis, header: str | None) -> None:
@@ -135,7 +117,7 @@ def _print_kinds(console: Console, analysis: RequestsAnalysis, header: str | Non
     for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
         _print_groups(console, title, [each for each in analysis.groups if each.by == by], partly=partly)
     if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
-        indented(console, Text(_UNKNOWN_NOTE, style="dim"))
+        indented(console, _UNKNOWN_NOTE)
 
 
 def _print_groups(console: Console, title: str, groups: Sequence[KindGroup], *, partly: bool) -> None:
@@ -149,9 +131,8 @@ def _print_groups(console: Console, title: str, groups: Sequence[KindGroup], *, 
     columns["length"] = lambda group: decimal(group.mean_acceptance_length)
     if any(each.group.time_per_output_token_seconds is not None for each in groups):
         columns["time per token"] = lambda group: seconds(group.time_per_output_token_seconds)
-    heading(console, title)
     rows = [(each.value, *(cell(each.group) for cell in columns.values())) for each in groups]
-    indented(console, table("", *columns, rows=rows))
+    heading(console, title, table("", *columns, rows=rows))
 
 
 def _percentile(name: str, group: RequestGroup) -> str:
@@ -159,19 +140,17 @@ def _percentile(name: str, group: RequestGroup) -> str:
 
 
 def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:
-    least = analysis.least_accepted_min_drafts
-    heading(console, "Least accepted requests")
+    least, title = analysis.least_accepted_min_drafts, "Least accepted requests"
     if not analysis.least_accepted:
-        words = f"None: no request has {least} drafts, and with fewer chance alone gives some nearly no acceptance."
-        indented(console, Text(words, style="dim"))
+        note = f"None: no request has {least} drafts, and with fewer chance alone gives some nearly no acceptance."
+        heading(console, title, note)
         return
     rows = [
         (each.request_id, percent(each.acceptance_ratio), count(each.drafts), each.model or "-")
         for each in analysis.least_accepted
     ]
-    indented(console, table("request", "rate", "drafts", "model", rows=rows))
     note = (
         f"Of the requests with at least {least} drafts: with fewer, chance alone gives some nearly no acceptance. "
         "Their texts are candidates for training the draft model."
     )
-    indented(console, Text(note, style="dim"))
+    heading(console, title, table("request", "rate", "drafts", "model", rows=rows), note)

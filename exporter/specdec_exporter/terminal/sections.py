@@ -1,23 +1,24 @@
-"""Titled tables that text and Markdown reports share."""
+"""What the reports of ``compare`` share: titled tables and flags, as text and as Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TextIO
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.formatting import plain
-from specdec_exporter.terminal.console import heading, indented
+from specdec_exporter.speculation.verdict import Finding
+from specdec_exporter.terminal.console import heading, table, write
+from specdec_exporter.terminal.figures import print_finding
 
 Output = Literal["text", "markdown", "json"]
 
 _MANY_COLUMNS: Final = 8  # with gaps of two, they do not fit a terminal of 80
-FLAGS_TITLE: Final = "Read the result with care"
+_FLAGS_TITLE: Final = "Read the result with care"
 
 
 class Section(NamedTuple):
@@ -28,17 +29,36 @@ class Section(NamedTuple):
     columns: tuple[str, ...] = ("", "baseline", "candidate")
 
 
+def write_report(
+    stream: TextIO,
+    report: msgspec.Struct,
+    output: Output,
+    draw: Callable[[Console], None],
+    markdown: Callable[[], str],
+) -> None:
+    """Write ``report`` to ``stream``: text as ``draw`` prints it, Markdown, or the documented JSON.
+
+    The last two are UTF-8 whatever the terminal can show, because a file or a program reads them.
+    """
+    if output == "text":
+        write(stream, draw)
+        return
+    stream.buffer.write((markdown() if output == "markdown" else as_json(report)).encode())
+    stream.flush()
+
+
 def print_section(console: Console, section: Section) -> None:
     """Print a section under its title."""
     gap = 2 if len(section.columns) < _MANY_COLUMNS else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    table.show_header = any(section.columns)
-    for column in section.columns:
-        table.add_column(column, overflow="fold")
-    for row in section.rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    heading(console, section.title)
-    indented(console, table)
+    heading(console, section.title, table(*section.columns, rows=section.rows, gap=gap, numbers=False))
+
+
+def print_flags(console: Console, flags: Sequence[Flag]) -> None:
+    """Print the reasons to read the result with care, if there are any."""
+    if flags:
+        heading(console, _FLAGS_TITLE)
+    for flag in flags:
+        print_finding(console, Finding("WARN", flag.code, flag.message, flag.action))
 
 
 def markdown_section(section: Section) -> Iterator[str]:
@@ -65,10 +85,12 @@ def fenced(command: str | None) -> list[str]:
     return [fence, plain(command), fence]
 
 
-def write_utf8(stream: TextIO, text: str) -> None:
-    """Write ``text`` as UTF-8 whatever the terminal can show, because a file or a program reads it."""
-    stream.buffer.write(text.encode())
-    stream.flush()
+def markdown_flags(flags: Sequence[Flag]) -> Iterator[str]:
+    """Yield the lines of the reasons to read the result with care, after an empty one."""
+    if flags:
+        yield from ("", f"## {_FLAGS_TITLE}", "")
+    for flag in flags:
+        yield f"- `{flag.code}`: {escaped(flag.message)}. {escaped(flag.action)}"
 
 
 def as_json(document: msgspec.Struct) -> str:

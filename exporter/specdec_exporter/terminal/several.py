@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -15,20 +15,18 @@ from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.formatting import count, percent, plain, seconds, times
-from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.terminal.comparison import describe_speculation
-from specdec_exporter.terminal.console import heading, indented, write
-from specdec_exporter.terminal.figures import print_finding
+from specdec_exporter.terminal.console import indented
 from specdec_exporter.terminal.sections import (
-    FLAGS_TITLE,
     Output,
     Section,
-    as_json,
     escaped,
     fenced,
+    markdown_flags,
     markdown_section,
+    print_flags,
     print_section,
-    write_utf8,
+    write_report,
 )
 
 _STYLE: dict[AdviceCode, str] = {
@@ -46,10 +44,8 @@ _RECORDINGS_LEGEND: Final = "decision: against the recording without speculation
 
 def write_several(stream: TextIO, several: Several, output: Output, *, verbose: bool = False) -> None:
     """Write ``several`` to ``stream``; ``verbose`` adds details to the text, Markdown and JSON have all."""
-    if output == "text":
-        write(stream, lambda console: print_several(console, several, verbose=verbose))
-    else:
-        write_utf8(stream, as_markdown(several) if output == "markdown" else as_json(several))
+    draw = partial(print_several, several=several, verbose=verbose)
+    write_report(stream, several, output, draw, partial(as_markdown, several))
 
 
 # --- Cells, for text and Markdown ------------------------------------------------------------------------------------
@@ -89,8 +85,9 @@ def _mean(side: Side, comparison: Comparison, sli: Sli) -> str:
     return seconds(pair.baseline if side is comparison.baseline else pair.candidate)
 
 
-def _flags(several: Several) -> Iterator[tuple[Flag, str]]:
-    """Yield the first flag of each code, and how many recordings have the same: many may have it."""
+def _flags(several: Several) -> list[Flag]:
+    """Return the first flag of each code, which says how many recordings have the same: many may have it."""
+    flags = []
     codes: dict[str, dict[str, Flag]] = {}
     for each in several.comparisons:
         for flag in each.flags:
@@ -99,7 +96,8 @@ def _flags(several: Several) -> Iterator[tuple[Flag, str]]:
         name, *others = found
         first = found[name]
         more = f" (and {len(others)} more recordings have this flag)" if others else ""
-        yield Flag(first.code, f"{plain(name)}: {first.message}", first.action), more
+        flags.append(Flag(first.code, f"{plain(name)}: {first.message}{more}", first.action))
+    return flags
 
 
 def _config_flag(advice: Advice) -> str:
@@ -124,15 +122,11 @@ def print_several(console: Console, several: Several, *, verbose: bool = False) 
         console.print(Text(plain(advice.note)))
     if several.loads:
         print_section(console, _speedups(several))
-        indented(console, Text(_LEGEND, style="dim"))
+        indented(console, _LEGEND)
     if verbose:
         print_section(console, _recordings(several))
-        indented(console, Text(_RECORDINGS_LEGEND, style="dim"))
-    flags = list(_flags(several))
-    if flags:
-        heading(console, FLAGS_TITLE)
-    for flag, more in flags:
-        print_finding(console, Finding("WARN", flag.code, f"{flag.message}{more}", flag.action))
+        indented(console, _RECORDINGS_LEGEND)
+    print_flags(console, _flags(several))
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -154,7 +148,4 @@ def as_markdown(several: Several) -> str:
         facts = (side.context.hardware, side.context.model, side.context.runtime, side.context.request_parameters)
         words = "; ".join(escaped(fact) for fact in facts if fact)
         lines += ["", f"{escaped(side.name)}: {words or 'not given'}", "", *fenced(side.context.command)]
-    if flags := list(_flags(several)):
-        lines += ["", f"## {FLAGS_TITLE}", ""]
-        lines += [f"- `{flag.code}`: {escaped(flag.message)}{more}. {escaped(flag.action)}" for flag, more in flags]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *markdown_flags(_flags(several))]) + "\n"

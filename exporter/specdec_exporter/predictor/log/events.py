@@ -168,8 +168,6 @@ Event = (
     | ServerReady
 )
 ALL_KINDS: frozenset[type] = frozenset(get_args(Event))
-# What only a server that did start prints.
-RUNNING_KINDS: tuple[type, ...] = (ServerReady, SpecDecoding, EngineStats)
 # What vLLM prints when it starts, and only then.
 START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})
 # What is read of the log of a running server, and for a report on a log.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import stat
@@ -134,6 +135,16 @@ def _refuse_foreign(beginning: bytes, foreign: Mapping[bytes, str]) -> None:
     for magic, name in foreign.items():
         if beginning.startswith(magic):
             raise SpecdecError(f"it is {name}; unpack or convert it first")
+
+
+def expanded(patterns: Sequence[str]) -> list[str]:
+    """Return paths for paths and globs: the matches of a glob in order of age. One without a match stays as it is."""
+    paths: list[str] = []
+    for pattern in patterns:
+        matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
+        matches.sort(key=lambda match: match.stat().st_mtime)
+        paths += [str(match) for match in matches] or [pattern]
+    return paths
 
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
