@@ -86,6 +86,7 @@ def recordings(draw: st.DrawFn) -> Baseline:
             **counted,
         ),
         intervals=draw(intervals()),
+        old=draw(st.booleans()),
         requests_finished=draw(counts),
         interrupted=draw(st.booleans()),
     )

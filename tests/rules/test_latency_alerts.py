@@ -266,7 +266,7 @@ def test_where_no_token_is_slower_nobody_is_woken(pack: Pack) -> None:
         Case(
             name="answers twice as long",
             series=service(normal, longer, families=SLIS) + pinned(170, STEADY),
-            firing={60: QUIET} | dict.fromkeys(range(100, 170, 2), {MEAN}),
+            firing={60: QUIET} | {minute: {MEAN} for minute in range(100, 170, 2)},
         ),
         Case(
             name="the first minutes after a load of 18",

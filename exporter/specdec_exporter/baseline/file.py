@@ -84,6 +84,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     time, summed over engines: their seconds are engine-seconds. They tell step time and load, and are empty for V0
     engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved latencies.
     ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording stopped early.
+    ``old``: of a file of version 0.1, which had sums by load, not in the order of time, for intervals.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     prompt_length: Histogram | None = None
     generation_length: Histogram | None = None
     interrupted: bool = False
+    old: bool = False
 
     @property
     def recorded_timestamp(self) -> float:

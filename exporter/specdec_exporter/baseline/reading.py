@@ -29,7 +29,7 @@ from specdec_exporter.baseline.file import (
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.load import LOAD_COUNTS, Load
+from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, LOAD_COUNTS, Load
 from specdec_exporter.yamlfile import convert, number_of, parse_yaml, read_bytes
 
 _MOST_PARTS = 1000  # in a file; a recording has 120 intervals and 24 blocks at most
@@ -187,10 +187,20 @@ class _Columns(_Part, frozen=True, kw_only=True):
         return tuple(map(Load, self.seconds, counts))
 
 
+class _Bin(_Columns, frozen=True, kw_only=True):
+    """Intervals of version 0.1, which sorted them by load and summed them."""
+
+    intervals: Number
+    accepted_per_position: Amounts | None = None
+
+
 class _Blocks(_Columns, frozen=True, kw_only=True):
     time_to_first_token_seconds: _Histograms | None = None
     time_per_output_token_seconds: _Histograms | None = None
     request_latency_seconds: _Histograms | None = None
+    # Of version 0.1; the counts tell the first one too.
+    mean_prompt_tokens: tuple[Amount | None, ...] | None = None
+    mean_context_tokens: tuple[Amount | None, ...] | None = None
 
     def blocks(self, latency: _Latency) -> tuple[Block, ...]:
         """Return the blocks of a recording with this ``latency``. Raises :class:`ValueError`."""
@@ -229,6 +239,7 @@ class _File(_Part, frozen=True, kw_only=True):
     latency: _Latency
     lengths: _Lengths | None = None
     intervals: _Columns | None = None
+    by_load: dict[str, _Bin] | None = None  # of version 0.1, instead of intervals
     blocks: _Blocks | None = None
 
     def __post_init__(self) -> None:
@@ -238,12 +249,22 @@ class _File(_Part, frozen=True, kw_only=True):
                 raise _wrong(key, f"1 to {MAX_TEXT} printable characters on one line", repr(value))
         if not self.duration_seconds:
             raise _wrong("duration_seconds", "a duration above 0 seconds", 0)
+        for name in self.by_load or ():
+            if name not in map(str, CONCURRENCY_BOUNDS):
+                raise _wrong(f"by_load.{name}", f"a bin of {', '.join(map(str, CONCURRENCY_BOUNDS))}", repr(name))
         _moment(self.recorded_at)
         with _below("blocks"):
             self.blocks_of_time()
 
     def blocks_of_time(self) -> tuple[Block, ...]:
         return self.blocks.blocks(self.latency) if self.blocks is not None else ()
+
+    def all_intervals(self) -> tuple[Load, ...]:
+        """Return the intervals; those of version 0.1 by ascending load."""
+        if self.intervals is not None:
+            return self.intervals.loads()
+        bins = sorted((self.by_load or {}).items(), key=lambda item: int(item[0]))
+        return tuple(load for _, each in bins for load in each.loads())
 
     def baseline(self) -> Baseline:
         """Return what the file says."""
@@ -259,7 +280,8 @@ class _File(_Part, frozen=True, kw_only=True):
             **{name: getattr(self, name) for name in FACTS},
             counts=counts,
             requests_finished=requests_finished,
-            intervals=self.intervals.loads() if self.intervals else (),
+            intervals=self.all_intervals(),
+            old=self.intervals is None,
             blocks=self.blocks_of_time(),
             **{name: part and part.histogram for name, part in found.items()},
         )

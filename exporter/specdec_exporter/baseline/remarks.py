@@ -15,6 +15,8 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
     found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
     if baseline.interrupted:
         found.append(f"interrupted after {baseline.duration_seconds:g} s")
+    if baseline.old:
+        found.append("written by version 0.1, which did not keep the order of time: record again")
     few = load_policy().latency.min_requests
     if (baseline.requests_finished or 0.0) < few:
         found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")

@@ -24,6 +24,7 @@ FlagCode = Literal[
     "baseline_speculates",
     "candidate_does_not_speculate",
     "partly_verified",
+    "old_recording",
     "short_recording",
     "interrupted",
     "context_missing",
@@ -153,6 +154,10 @@ def _speculation(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
 
 def _recording(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
     """Yield what is missing in a recording."""
+    again = "Record it again with this version, to the end."
+    if side.old:
+        words = f"{name} was recorded with version 0.1, without the order of time, so its speed-up is rough"
+        yield Flag("old_recording", words, again)
     if len(side.blocks) < policy.chance.batches:
         words = (
             f"{name} has {len(side.blocks)} blocks of time: below {policy.chance.batches} intervals are wide, below "
@@ -160,8 +165,7 @@ def _recording(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
         )
         yield Flag("short_recording", words, "Record longer.")
     if side.interrupted:
-        words = f"{name}'s recording was interrupted after {side.duration_seconds:,.0f} s"
-        yield Flag("interrupted", words, "Record it again, to the end.")
+        yield Flag("interrupted", f"{name}'s recording was interrupted after {side.duration_seconds:,.0f} s", again)
     if side.context.missing:
         words = f"{name} does not say: {', '.join(side.context.missing).replace('_', ' ')}"
         action = "Add it to the file: nobody can report or repeat a number without it."
