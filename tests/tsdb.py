@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -11,12 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from demo.processes import free_port
 from fieldtools import tool, untidy
 from running import started
 
 QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
 Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def _answers(url: str) -> bool:

@@ -21,7 +21,6 @@ import yaml
 import tsdb
 from bench.fleet import SCRAPE_SECONDS, targets
 from bench.rows import BenchError
-from demo.processes import free_port
 from fieldtools import BIN
 from promqllabels import walk
 from promtool import Promtool
@@ -139,7 +138,7 @@ def ruler(folder: Path, rules: Path, address: str, services: int) -> Iterator[Ru
     fleet = targets(address, services)
     # The past of a service has 36 times the samples of a scrape.
     (folder / CONFIG).write_text(_config(fleet, max(10, services // 50), []))
-    port = free_port()
+    port = tsdb.free_port()
     command = [
         _program("prometheus3"),
         f"--config.file={folder / CONFIG}",

@@ -17,7 +17,6 @@ import pytest
 
 import yamltext
 from bench.fleet import Page, serving
-from demo.processes import free_port
 from deploy.manifests import KUBERNETES, read
 from deploy.test_podmonitor import as_prometheus_has_it
 from fieldtools import tool
@@ -25,6 +24,7 @@ from relabelling import Rule, of_shard, relabelled
 from rules.conftest import RENDERED
 from rules.scenario import CONTROL, STEADY, Case, Pack, Phase, Series, groups_with, replica, service, slower
 from running import wait_until
+from tsdb import free_port
 from tsdb import serving as running
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,6 @@ from typing import Any, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 import tsdb
-from demo.processes import free_port
 from vllm.server import get
 
 SERVICE_NAME: Final = "tiny-service"
@@ -86,7 +85,7 @@ def serving(
     predictor_url: str, predictor_log: Path, *, own_log: Path, baseline: Path | None = None
 ) -> Iterator[Exporter]:
     """Run the exporter beside a predictor; its log goes to ``own_log``."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{tsdb.free_port()}"
     command = (
         *(sys.executable, "-m", "specdec_exporter", "serve", f"--web.listen-address={address}"),
         *(f"--predictor.url={predictor_url}", f"--predictor.log-path={predictor_log}"),

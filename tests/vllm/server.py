@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from demo.processes import free_port
 from running import wait_until
+from tsdb import free_port
 from vllm.language import Prompt
 
 MODEL_NAME: Final = "tiny"
