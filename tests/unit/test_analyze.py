@@ -22,7 +22,7 @@ from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
-from specdec_exporter.predictor.sources.inputs import LogInputs
+from specdec_exporter.predictor.sources.inputs import LogInputs, expanded
 
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 
@@ -209,6 +209,13 @@ def test_another_encoding_is_named(encode: Callable[[bytes], bytes], name: str, 
     for where, run in runs.items():
         assert run.code == 1
         assert f"{where}: it is {name}; unpack or convert it" in run.stderr
+
+
+def test_a_glob_matches_a_link_without_a_file_too(tmp_path: Path) -> None:
+    log, link = tmp_path / "server.log", tmp_path / "lost.log"
+    log.write_bytes(SPEC_LINE.encode())
+    link.symlink_to(tmp_path / "nothing")
+    assert expanded([str(tmp_path / "*.log")]) == [str(link), str(log)]
 
 
 def test_gzip_on_stdin_is_named() -> None:

@@ -142,9 +142,16 @@ def expanded(patterns: Sequence[str]) -> list[str]:
     paths: list[str] = []
     for pattern in patterns:
         matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
-        matches.sort(key=lambda match: match.stat().st_mtime)
+        matches.sort(key=_modified)
         paths += [str(match) for match in matches] or [pattern]
     return paths
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # a link without a file, or one that was just rotated away: reading it says so
+        return 0.0
 
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
