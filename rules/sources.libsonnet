@@ -214,10 +214,10 @@ function(config)
       promql.by('sum', level + ['concurrency'], 'increase(%s[$__range])' % series),
 
     // Replicas that started or restarted within a time, and all replicas. A failed scrape is no start, nor is a gap of
-    // Prometheus itself: a replica counts as new only if it has no sample in the hour before that time.
+    // Prometheus itself: a replica counts as new only if it has no sample in the hour before that time, or more tokens then.
     replicasStarted(seconds)::
       local generated(of) = source.raw.counter('generation_tokens', of);
-      aggregate('count', '(%(resets)s > 0) or (%(now)s < %(before)s) or (%(now)s unless %(before)s)' % {
+      aggregate('count', '(%(resets)s > 0) or (%(now)s unless %(now)s >= %(before)s)' % {
         resets: generated(ranged('resets', seconds)),
         now: generated(function(series) series),
         before: generated(function(series) 'last_over_time(%(series)s[%(past)s] offset %(window)s)' % {
