@@ -160,6 +160,12 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_count(tmp_path: Path
     assert result.objects[-1]["all"]["requests"] == 6
 
 
+def test_no_empty_line_stands_for_a_log_that_cannot_be_read() -> None:
+    with printed() as found:
+        assert analyze(["/nowhere.log"], responses=[RESPONSES]) == 1
+    assert found.out.startswith(RESPONSES)
+
+
 def test_a_header_needs_responses_and_must_not_be_secret() -> None:
     for arguments, words in (
         (["analyze", "--header", "X-Tenant", LOG], "--header needs --responses"),

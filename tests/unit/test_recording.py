@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import add
@@ -23,7 +25,7 @@ from demo.simulator.settings import SimulatorSettings
 from recordings import CURVE, loaded
 from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
-from specdec_exporter.baseline.live import record
+from specdec_exporter.baseline.live import engine_config, record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
@@ -398,8 +400,8 @@ async def test_a_predictor_that_cannot_be_read_at_all_is_an_error_at_once() -> N
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        (["/nowhere/vllm.log"], "cannot read /nowhere/vllm.log: No such file or directory; give the predictor's log"),
-        (["/"], "cannot read /: Is a directory; give the predictor's log"),
+        (["/nowhere/vllm.log"], "no log at /nowhere/vllm.log: expected the predictor's log"),
+        (["/"], "it is a directory"),
         ([str(LOG)], "the predictor's own log"),
     ],
 )
@@ -407,6 +409,27 @@ async def test_a_log_that_tells_nothing_of_this_predictor_is_refused_at_once(pat
     async with playing(BEFORE, AFTER) as server:
         with pytest.raises(BaselineError, match=said):
             await record(server.url, duration_seconds=60, log_paths=paths)
+
+
+def test_of_a_glob_and_of_several_paths_the_logs_are_read(tmp_path: Path) -> None:
+    """Rotation packs old files, a directory may have others beside the log, and a path may have no log yet."""
+    (tmp_path / "vllm.log").write_bytes(LOG.read_bytes())
+    (tmp_path / "vllm.log.1.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    (tmp_path / "vllm.log.d").mkdir()
+    (tmp_path / "vllm.log.old").symlink_to("nowhere")
+    assert engine_config([f"{tmp_path}/vllm.log*", "/nowhere/vllm.log"]) == engine_config([str(LOG)])
+
+
+def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
+    """Without a writer that waits for ever, deaf to SIGTERM; and the end of a reader kills a predictor that writes."""
+    os.mkfifo(tmp_path / "vllm.log")
+    writer = os.open(tmp_path / "vllm.log", os.O_RDWR)
+    end = threading.Timer(2.0, os.close, [writer])  # so that a reader gets an end
+    end.start()
+    with pytest.raises(BaselineError, match="it is a FIFO"):
+        engine_config([f"{tmp_path}/vllm.log"])
+    end.cancel()
+    os.close(writer)
 
 
 async def command(*arguments: str) -> asyncio.subprocess.Process:

@@ -60,8 +60,6 @@ def analyze(
         if paths:
             failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
         if temperatures is not None:
-            if paths and output == "text":
-                sys.stdout.write("\n")
             partly = bool(story.deployment().adaptive_verification)
             _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
     if log.failed or saved.failed or failed_start:
@@ -89,6 +87,8 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
     analysis = story.analysis()
     if log.counters.bytes or len(log.failed) < len(log.paths):
         write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
+        if temperatures is not None:  # the report of the requests follows
+            sys.stdout.write("\n")
     return analysis
 
 
