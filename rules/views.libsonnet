@@ -62,7 +62,7 @@ function(config, source, signals, narrow)
   local no_verdict = [
     is(0, signals.sample.record),
     // V0 engines without a log have no counts of drafts.
-    is(-2, signals.generation_tokens_now.record + ' unless ' + on + ' ' + signals.acceptance_lifetime.record),
+    is(-2, signals.generation_tokens_now.record + ' unless ' + on + ' (' + signals.acceptance_lifetime.expr + ')'),
   ];
 
   // A limit by where it comes from. Assumed: the policy's guess for the method, which counts only where nothing is measured.

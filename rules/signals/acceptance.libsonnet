@@ -162,9 +162,8 @@ function(config, source, signals, name)
         v0: source.v0,
       },
     },
-    // For V0 engines without a log: they have no counters to take windows from.
+    // Not recorded. For V0 engines without a log: they have no counters to take windows from.
     acceptance_lifetime: {
-      record: name('acceptance', 'ratio_lifetime'),
       unit: 'percentunit',
       help: 'Acceptance rate since the start. Only V0 engines (up to 0.9.2) have it: they count lifetimes. No alert uses it.',
       expr:

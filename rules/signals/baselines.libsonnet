@@ -39,46 +39,39 @@ function(config, source, signals, name)
   };
 
   // The slow but usual hour, the slowest of three: three of four hours were faster; this hour of the day, with those around it,
-  // on the median day; this hour of the weekday, in the better of the last two weeks. So a daily peak is usual after some days
-  // and a weekly one once it was seen twice, and an incident is not. While a regression lasts, it would be most of the days.
-  // `slower`: max, and for a share within a boundary min.
-  local usual(slower, quantile, record, labels, lasting) =
+  // on the median of the last five days, of which three are working days; this hour of the weekday, in the better of the last
+  // two weeks. So a daily peak is usual after some days and a weekly one once it was seen twice, and an incident is not. Hours
+  // of a regression that lasts are no history at all. `slower`: max, and for a share within a boundary min.
+  local usual(slower, quantile, record) =
     // An hour is looked up once an hour and kept for two, and peaks do not begin on the minute.
     local around(days) = promql.range(slower + '_over_time', record, 5 * 3600, days * 86400 - 4 * 3600);
     |||
-      %(slower)s by (%(labels)s) (
+      %(slower)s without (hours) (
         %(all)s
         or
-        (
-          label_replace(
-            quantile without (day) (
-              0.5,
-              %(days)s
-            )
-            and
-            %(aged)s,
-            "hours", "day", "", ""
+        label_replace(
+          quantile without (day) (
+            0.5,
+            %(days)s
           )
-          or
-          label_replace(
-            %(week)s %(better)s= %(two_weeks)s or %(two_weeks)s %(better)s %(week)s,
-            "hours", "week", "", ""
-          )
+          and
+          %(aged)s,
+          "hours", "day", "", ""
         )
-        unless %(lasting)s
+        or
+        label_replace(
+          %(week)s - %(clamp)s(%(week)s - %(two_weeks)s, 0),
+          "hours", "week", "", ""
+        )
       )
     ||| % {
       slower: slower,
-      labels: promql.list(labels),
       all: quantileOf(quantile, record),
-      days: promql.indent(
-        std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, config.history_days)]), 8
-      ),
+      days: promql.indent(std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, 5)]), 6),
       aged: 'count_over_time(%s[4d] offset 3d)' % record,  // the first days of a service may not be usual
       week: around(7),
       two_weeks: around(14),
-      better: if slower == 'max' then '<' else '>',
-      lasting: lasting,
+      clamp: if slower == 'max' then 'clamp_min' else 'clamp_max',
     };
 
   local is_control = 'inference_service=~"%s"' % config.control_service_regex;
@@ -167,26 +160,14 @@ function(config, source, signals, name)
       record: name('latency_seconds', 'mean_usual', config.history_interval_seconds),
       unit: 's',
       help: 'Mean latency of a slow but usual hour, by epoch.',
-      expr: usual(
-        'max',
-        0.75,
-        signals.latency_mean_hour.record,
-        level + ['sli', 'epoch'],
-        on + ' ' + signals.lasting.record
-      ) + 'and\n' + enough_history(signals.latency_mean_hour.record),
+      expr: usual('max', 0.75, signals.latency_mean_hour.record) + 'and\n' + enough_history(signals.latency_mean_hour.record),
     },
     cdf_usual: {
       record: name('latency', 'cdf_usual', config.history_interval_seconds),
       unit: 'percentunit',
       help: 'Share of the requests of a slow but usual hour within each bucket boundary, by epoch. Only boundaries that hold '
             + 'enough of them for a limit of the tail.',
-      expr: usual(
-        'min',
-        1 - 0.75,
-        signals.latency_cdf_hour.record,
-        level + ['sli', 'le', 'epoch'],
-        on + ' ' + signals.lasting.record
-      ) + '>= ' + least_share,
+      expr: usual('min', 1 - 0.75, signals.latency_cdf_hour.record) + '>= ' + least_share,
     },
     // Of services with a control only.
     cdf_control: {

@@ -10,6 +10,7 @@ function(config, source, signals, name)
   local up = source.replica_up;
   local presence = name('presence', 'enum');
   local resets = name('replica', 'resets', 1800);
+  local start = promql.duration(config.cold_start_seconds);
   local minutes(n) = promql.duration(n * config.minute_seconds);
 
   {
@@ -20,6 +21,19 @@ function(config, source, signals, name)
       expr: source.up.recorded,
     },
 
+    // Absent nearly always, so it costs no series.
+    never_up: {
+      record: name('replica', 'never_up'),
+      unit: 'short',
+      help: 'Replicas there for %s, the time of a start, while none of the service could be read.' % start,
+      expr: '%(up)s offset %(start)s\nunless %(of)s\nmax_over_time(%(up)s[%(start)s]) == 1%(logged)s' % {
+        up: up,
+        start: start,
+        of: ofService,
+        // A replica whose metrics could never be read, but whose log is: the log tells that it works.
+        logged: if config.source == 'vllm' then '' else '\nunless %(of)s\n%(logged)s' % { of: ofService, logged: source.logged },
+      },
+    },
     // It reads its own past, so it tells a fall from a start, and a service at zero from one that is down. The same target under
     // another name is a service that was renamed, or that has a new label.
     presence: {
@@ -30,28 +44,22 @@ function(config, source, signals, name)
       expr: |||
         0 * max by (%(service)s) (%(up)s == 1)
         or
-        1 + 0 * (
-          %(was)s == 1
-          and %(of)s
-          last_over_time(%(up)s[2h])
-          or
-          max by (%(service)s) (max_over_time(%(up)s[%(fall)s])) == 0
-          and %(of)s
-          %(up)s
-          and %(of)s
-          (
-            %(was)s == 0
-            or
-            %(up)s offset %(start)s
-            unless %(of)s
-            (max_over_time(%(up)s[%(start)s]) == 1)%(logged)s
-          )
-        )
+        %(was)s == 1
+        and %(of)s
+        last_over_time(%(up)s[2h])
+        or
+        1 + (max by (%(service)s) (max_over_time(%(up)s[%(fall)s])) == 0)
+        and %(of)s
+        %(up)s
+        and %(of)s
+        (%(was)s == 0 or %(never)s)
         or
         (
           2 + (%(was)s == 0)
           and %(of)s
-          (%(running)s > 0 and %(of)s last_over_time(%(tokens)s[10m]) > 0)
+          %(running)s > 0
+          and %(of)s
+          last_over_time(%(tokens)s[10m]) > 0
           unless %(of)s
           (%(up)s offset 10m and on (job, instance) %(up)s)
           or
@@ -66,9 +74,7 @@ function(config, source, signals, name)
         was: 'last_over_time(%s[2h])' % presence,
         // A window that begins with the last evaluation at which it could be read.
         fall: promql.duration(5 * config.minute_seconds + config.evaluation_interval_seconds),
-        start: promql.duration(config.cold_start_seconds),
-        // A replica whose metrics could never be read, but whose log is: the log tells that it works.
-        logged: if config.source == 'vllm' then '' else '\n    unless %(of)s\n    %(logged)s' % { of: ofService, logged: source.logged },
+        never: signals.never_up.record,
         running: source.runningAtLast(600),
         // Another replica may have had requests, but the last one idled.
         tokens: signals.generation_tokens_now.record,
