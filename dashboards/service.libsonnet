@@ -211,7 +211,7 @@ function(config, common)
     })
     for sli in slis
   ] + [
-    graph('Tail shift', bySli('tail_shift'), {
+    graph('Tail shift', bySli('tail_shift_shown'), {
       about: 'The regression alert compares this. It is exact; a P99 is not.',
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.baseline,

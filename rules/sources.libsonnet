@@ -137,20 +137,19 @@ function(config)
     // Seconds of request-steps per second: Little's law makes it the requests in decode at a time. The mean of the engines.
     concurrency(seconds):: aggregate('avg', source.raw.steps('rate', seconds, 'sum')),
 
-    // Count, sum or buckets of a latency. Buckets have no sum while replicas have different boundaries, or had them within
-    // the window: a boundary would count only some replicas, and the requests of the others would look slower.
-    histogram(operation, sli, suffix, seconds, extra=[], matchers=[])::
-      local sum = aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra);
-      if suffix != 'bucket' then sum
-      else promql.group(
-        '%(sum)s\nunless %(on)s\nmax_over_time(%(mixed)s{sli="%(sli)s"}[%(window)s])' % {
-          sum: sum,
-          on: on,
-          mixed: source.mixed_buckets,
-          sli: sli,
-          window: promql.duration(seconds + config.slow_interval_seconds),
-        }
-      ),
+    // Count, sum or buckets of a latency.
+    histogram(operation, sli, suffix, seconds, matchers=[], extra=if suffix == 'bucket' then ['le'] else [])::
+      aggregate('sum', range(operation, source.raw.histogram(sli, suffix, matchers), seconds), extra),
+    // Buckets have no sum while replicas have different boundaries, or had them within the window: a boundary would count only
+    // some replicas, and the requests of the others would look slower.
+    commonBuckets(operation, sli, seconds, matchers=[], extra=['le'])::
+      promql.group('%(buckets)s\nunless %(on)s\n%(mixed)s' % {
+        buckets: source.histogram(operation, sli, 'bucket', seconds, matchers, extra),
+        on: on,
+        mixed: source.mixedWithin(sli, seconds),
+      }),
+    mixedWithin(sli, seconds)::
+      promql.range('max_over_time', '%s{sli="%s"}' % [source.mixed_buckets, sli], seconds + config.slow_interval_seconds),
 
     // Names the record of services whose replicas have different boundaries.
     mixed_buckets:: 'inference_service:specdec_latency_buckets:mixed',

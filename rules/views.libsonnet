@@ -239,6 +239,14 @@ function(config, source, signals, narrow)
         for sli in std.objectFields(config.slis)
       },
     },
+    tail_shift_shown: {
+      unit: 'percentunit',
+      help: signals.tail_shift.help + ' Not while replicas have different boundaries.',
+      by_sli: {
+        [sli]: '%s\nunless %s\n%s' % [recorded(signals.tail_shift, sli), on, source.mixedWithin(sli, long)]
+        for sli in std.objectFields(config.slis)
+      },
+    },
     replica_latency: {
       unit: 's',
       help: 'Mean latency by replica.',

@@ -83,11 +83,10 @@ function(config, signals, alert)
       ' > 1.1'
     )
     + alert.ifThereIs(
-      shift,
+      signals.tail_longer.record,
       'On top of the usual few, %(share)s of the requests exceed a limit of %(title)s that the baseline kept. %(p99)s' % said,
       '',
-      sli,
-      ' > 0.005'
+      sli
     );
   local facts = alert.facts;
   local description =

@@ -40,35 +40,39 @@ function(config, source, signals, name)
 
   // The slow but usual hour, the slowest of three: three of four hours were faster; this hour of the day, with those around it,
   // on the median of the last five days, of which three are working days; this hour of the weekday, in the better of the last
-  // two weeks. So a daily peak is usual after some days and a weekly one once it was seen twice, and an incident is not. Hours
-  // of a regression that lasts are no history at all. `slower`: max, and for a share within a boundary min.
+  // two weeks. So a daily peak is usual after some days and a weekly one once it was seen twice, and an incident is not. While a
+  // regression lasts, it would be most of the days. `slower`: max, and for a share within a boundary min.
   local usual(slower, quantile, record) =
     // An hour is looked up once an hour and kept for two, and peaks do not begin on the minute.
     local around(days) = promql.range(slower + '_over_time', record, 5 * 3600, days * 86400 - 4 * 3600);
     |||
-      %(slower)s without (hours) (
+      %(slower)s without (day) (
         %(all)s
         or
-        label_replace(
-          quantile without (day) (
-            0.5,
-            %(days)s
+        (
+          label_replace(
+            quantile without (day) (0.5,
+              %(days)s
+            )
+            and
+            %(aged)s,
+            "day", "usual", "", ""
           )
-          and
-          %(aged)s,
-          "hours", "day", "", ""
+          or
+          label_replace(
+            %(week)s - %(clamp)s(%(week)s - %(two_weeks)s, 0),
+            "day", "week", "", ""
+          )
         )
-        or
-        label_replace(
-          %(week)s - %(clamp)s(%(week)s - %(two_weeks)s, 0),
-          "hours", "week", "", ""
-        )
+        unless %(on)s %(lasting)s
       )
     ||| % {
       slower: slower,
       all: quantileOf(quantile, record),
-      days: promql.indent(std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, 5)]), 6),
-      aged: 'count_over_time(%s[4d] offset 3d)' % record,  // the first days of a service may not be usual
+      days: promql.indent(std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, 5)]), 8),
+      aged: 'last_over_time(%s[4d] offset 3d)' % record,  // the first days of a service may not be usual
+      on: on,
+      lasting: signals.lasting.record,
       week: around(7),
       two_weeks: around(14),
       clamp: if slower == 'max' then 'clamp_min' else 'clamp_max',
@@ -93,15 +97,12 @@ function(config, source, signals, name)
   };
 
   // sum: if replicas have different files, the requests of all files together are the baseline.
-  local pinned(sli, suffix, extra=[], operator='sum') =
-    promql.by(operator, level + extra, source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix));
+  local pinnedOf(sli, suffix) = source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix);
+  local pinned(sli, suffix, operator='sum') = promql.by(operator, level, pinnedOf(sli, suffix));
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
   // One expression for every SLI.
   local anySli(expressions) =
     std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
-
-  // Where a baseline file is the baseline now.
-  local file_counts = name('latency_seconds', 'mean_baseline') + '{baseline_source="pinned"}';
 
   local fromSource(origin, expression) =
     'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
@@ -112,9 +113,11 @@ function(config, source, signals, name)
   // The share of requests within each boundary at baseline, from each source that may be the baseline, first things first.
   local within_baseline(sli) = {
     control: '%s{sli="%s"}' % [signals.cdf_control.record, sli],
-    pinned: '%(within)s\n/ ignoring (le) group_left ()\n%(requests)s\n>= %(least)s\nunless %(on)s\n%(busier)s' % {
-      within: pinned(sli, 'bucket', ['le']),
-      requests: pinned(sli, 'count'),
+    // avg: most replicas have the same file.
+    pinned: '%(within)s\n>= %(least)s\nunless %(on)s\n%(busier)s' % {
+      within: promql.by(
+        'avg', level + ['le'], '%s / ignoring (le) group_left () %s' % [pinnedOf(sli, 'bucket'), pinnedOf(sli, 'count')]
+      ),
       least: least_share,
       on: on,
       busier: signals.busier.record,
@@ -185,8 +188,8 @@ function(config, source, signals, name)
           ) >= %(least)s
         ||| % {
           // Of counters that began in the window, a share may be above 1: each is extrapolated on its own.
-          within: promql.indent(source.histogram('increase', sli, 'bucket', long, ['le'], is_raw_control)),
-          requests: source.histogram('increase', sli, 'count', long, [], is_raw_control),
+          within: promql.indent(source.commonBuckets('increase', sli, long, is_raw_control)),
+          requests: source.histogram('increase', sli, 'count', long, is_raw_control),
           min_requests: config.min_requests,
           least: least_share,
         })
@@ -241,25 +244,30 @@ function(config, source, signals, name)
       expr: '%s\n> 2 * %s\nand\n%s > 2' % [tokens(), renamed(tokens('{%s}' % is_control)), signals.running_lately.record],
     },
 
-    // Absent for history: it has so many requests that their number does not matter.
-    requests_at_baseline:: promql.firstOf([
-      asControlled('%(requests)s{%(control)s} >= %(min_requests)d' % {
-        requests: signals.requests.record,
-        control: is_control,
-        min_requests: config.min_requests,
-      }),
-      // max: most replicas have the same file.
-      '(\n  %(files)s\n)\nand %(on_sli)s\n%(file_counts)s' % {
-        files: promql.indent(anySli({ [sli]: pinned(sli, 'count', operator='max') + ' > 0' for sli in slis })),
-        on_sli: on_sli,
-        file_counts: file_counts,
-      },
-    ], level + ['sli']),
-    // Not recorded: panels ask for one service.
-    requests_baseline: {
+    // Not recorded: the sampling error needs it, and panels ask for one service. Absent for history: it has so many requests that
+    // their number does not matter.
+    requests_at_baseline: {
       unit: 'short',
       help: 'Requests in the baseline. Absent for history: there are so many that their number does not matter.',
-      expr: '1 / (%(sampling)s - 1 / %(requests)s > 1e-9)' % { sampling: signals.sampling.record, requests: signals.requests.record },
+      by_sli: {
+        [sli]: promql.firstOf([
+          asControlled('%(requests)s{%(control)s, sli="%(sli)s"} >= %(min_requests)d' % {
+            requests: signals.requests.record,
+            control: is_control,
+            sli: sli,
+            min_requests: config.min_requests,
+          }),
+          // max: most replicas have the same file.
+          '%(files)s > 0\nand %(on)s\n%(mean)s{baseline_source="pinned", sli="%(sli)s"}' % {
+            files: pinned(sli, 'count', operator='max'),
+            on: on,
+            mean: name('latency_seconds', 'mean_baseline'),
+            sli: sli,
+          },
+        ], level)
+        for sli in slis
+      },
+      expr: anySli({ [sli]: promql.group(signals.requests_at_baseline.by_sli[sli]) for sli in slis }),
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of

@@ -87,7 +87,7 @@ function(config, source, signals, name)
           speedup: gain(not_like_load),
           operator: operator,
           on_sli: on_sli,
-          margin: signals.mean_margin.record,
+          margin: signals.mean_margin.of(),
         },
       local of(bound, operator) = promql.firstOf(
         (if config.source == 'exporter'

@@ -85,7 +85,7 @@ function(config, source, signals, name)
       help: 'Share of the requests of an hour within each bucket boundary, by epoch. Only boundaries that hold at least half of them.',
       by_sli: {
         [sli]: usual('%(within)s\n/ %(on)s group_left ()\n(%(requests)s >= %(min_requests)d)\n>= 0.5%(unless)s' % {
-          within: source.histogram('increase', sli, 'bucket', hour, ['le'], history_bounds(sli)),
+          within: source.commonBuckets('increase', sli, hour, history_bounds(sli)),
           on: on,
           requests: source.histogram('increase', sli, 'count', hour),
           min_requests: min_requests,

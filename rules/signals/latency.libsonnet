@@ -42,7 +42,7 @@ function(config, source, signals, name)
       help: 'Latency by quantile, for people: panels ask for one service. It is interpolated within a bucket: up to 70 % off at the default buckets.',
       by_sli: {
         [sli]: {
-          [number(quantile)]: promql.quantile(quantile, source.histogram('rate', sli, 'bucket', long, ['le']))
+          [number(quantile)]: promql.quantile(quantile, source.commonBuckets('rate', sli, long))
           for quantile in [0.5, 0.95, 0.99]
         }
         for sli in std.objectFields(config.slis)
@@ -68,13 +68,8 @@ function(config, source, signals, name)
           all: name('slo_requests', 'rate', config.short_window_seconds),
           slo: slo,
           on: on,
-          within: source.histogram(
-            'rate',
-            config.slos[slo].sli,
-            'bucket',
-            config.short_window_seconds,
-            [],
-            [source.bound(config.slos[slo].le)]
+          within: source.commonBuckets(
+            'rate', config.slos[slo].sli, config.short_window_seconds, [source.bound(config.slos[slo].le)], []
           ),
         }
         for slo in std.objectFields(config.slos)

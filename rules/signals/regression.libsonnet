@@ -9,7 +9,8 @@ function(config, source, signals, name)
   local on_sli = 'on (%s, sli)' % promql.list(level);
   local number = promql.number;
   local slis = std.objectFields(config.slis);
-  local z_squared = std.pow(config.policy.latency.z_score, 2);
+  local z = config.policy.latency.z_score;
+  local cv_squared(sli) = std.pow(config.slis[sli].cv, 2);
 
   // max: when a better source appears, the old one may stay for some minutes.
   local baseline = 'max without (baseline_source, epoch) (%s)' % signals.latency_baseline.record;
@@ -21,14 +22,11 @@ function(config, source, signals, name)
   // b ^ exp(-0.7 * k), where k is the logarithm of the factor / the spread of the logarithm of the latencies, 0.6. The margin
   // of the mean is such a factor - 1.
   local tail_exponent = 0.7 / 0.6;
-  // The first term of the margin of the mean, by the variance of the sample. The other term is what the service wanders.
-  local chance(sli) = z_squared * std.pow(config.slis[sli].cv, 2);
-
   // The tail shift is s - g * b: s is the slow share now, b the slow share at baseline, g the growth. Let
   // v = 1 / n + 1 / n at baseline. The square root of any share has the sampling error sqrt(1 / n) / 2. So chance raises s
   // above b by less than z * sqrt(b * v) + z^2 * v / 4. The shift already allows b * (g - 1) of this. For every b, the rest
   // is at most z^2 * v * g / (4 * (g - 1)).
-  local tail_factor = z_squared * config.policy.latency.tail_growth / (4 * (config.policy.latency.tail_growth - 1));
+  local tail_factor = z * z * config.policy.latency.tail_growth / (4 * (config.policy.latency.tail_growth - 1));
 
   {
     // One rule for all SLIs.
@@ -56,58 +54,60 @@ function(config, source, signals, name)
     // The two terms of every margin: chance among the requests, and the wander of the service.
     sampling: {
       record: name('latency_sampling', 'variance', long),
-      help: '1 / requests + 1 / requests at baseline: every sampling error is a multiple of its root.',
-      expr: '1 / (%(requests)s > 0)\n+ (\n  1 / %(baseline)s\n  or\n  0 * %(requests)s\n)' % {
-        requests: signals.requests.record,
-        baseline: promql.indent(promql.group(signals.requests_at_baseline)),
+      help: 'What chance among the requests does to the mean ratio, as a variance: cv^2 * (1 / requests + 1 / requests at baseline).',
+      by_sli: {
+        [sli]: '%(cv_squared)s / (%(requests)s > 0)\n+ (\n  %(cv_squared)s / %(baseline)s\n  or\n  0 * %(requests)s\n)' % {
+          cv_squared: number(cv_squared(sli)),
+          requests: ofSli(signals.requests.record, sli),
+          baseline: promql.indent(promql.group(signals.requests_at_baseline.by_sli[sli])),
+        }
+        for sli in slis
       },
     },
-    mean_margin: {
-      record: name('latency', 'mean_margin', long),
-      unit: 'percentunit',
-      help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much: '
-            + 'sqrt(z^2 * (cv^2 * (1 / n + 1 / n at baseline) + wander^2)). A live control wanders with its service. A recording '
-            + 'has wandered itself, the more the shorter it was: by its requests, up to twice the variance.',
+    wander_now: {
+      record: name('latency', 'wander', long),
+      help: 'What the service wanders by itself, as a standard deviation of the mean ratio. A live control wanders with its '
+            + 'service. A recording has wandered itself, the more the shorter it was: by its requests, up to twice the variance.',
       by_sli: {
         [sli]: |||
-          sqrt(
-            %(chance)s * %(sampling)s
-            + (
-              %(slow_hours)s * last_over_time(%(wander)s[%(reach)s]) ^ 2
-              * (1 + clamp_max(%(requests)s * %(sampling)s - 1, 1))
-              unless
-              max without (baseline_source, epoch) (%(baseline)s{baseline_source="control"})
-              or
-              0 * %(sampling)s
-            )
-          )
+          last_over_time(%(wander)s[%(reach)s])
+          * sqrt(clamp_max(%(requests)s * %(sampling)s / %(cv_squared)s, 2))
+          unless
+          max without (baseline_source, epoch) (%(baseline)s{baseline_source="control"})
+          or
+          0 * %(sampling)s
         ||| % {
-          chance: number(chance(sli)),
-          sampling: ofSli(signals.sampling.record, sli),
-          slow_hours: number(z_squared),
           wander: ofSli(signals.wander.record, sli),
           reach: promql.duration(3 * config.history_interval_seconds),  // an evaluation may be lost
           requests: ofSli(signals.requests.record, sli),
+          sampling: ofSli(signals.sampling.record, sli),
+          cv_squared: number(cv_squared(sli)),
           baseline: signals.latency_baseline.record,
         }
         for sli in slis
       },
     },
-    // Not recorded: one number from one record.
+    // Not recorded, as the limit: one number from two records.
+    mean_margin: {
+      unit: 'percentunit',
+      help: 'Chance and the wander of the service may raise the mean ratio above 1 by this much.',
+      of(matchers='')::
+        '%(z)s * sqrt(%(sampling)s + %(wander)s ^ 2)' % {
+          z: number(z),
+          sampling: signals.sampling.record + matchers,
+          wander: signals.wander_now.record + matchers,
+        },
+    },
     mean_limit: {
       unit: 'percentunit',
       help: 'The mean ratio above which the alert fires: %g, or 1 + the margin if that is more.' % config.policy.latency.slower_ratio,
       local of(matchers) =
         'clamp_min(1 + %(margin)s, %(limit)s)' % {
-          margin: signals.mean_margin.record + matchers,
+          margin: signals.mean_margin.of(matchers),
           limit: number(config.policy.latency.slower_ratio),
         },
       expr: of(''),
       by_sli: { [sli]: of('{sli="%s"}' % sli) for sli in slis },
-    },
-    tail_margin: {
-      help: 'Chance alone may shift the tail by this much.',
-      expr: number(tail_factor) + ' * ' + signals.sampling.record,
     },
 
     tail_shift: {
@@ -115,34 +115,32 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: ('The share of requests above a latency limit, minus %(growth)g times the share above it at baseline. Limits are '
              + 'the bucket boundaries that held %(held)g %% of the requests at baseline; the limit with the largest '
-             + 'difference counts. 0: the tail has not grown. Not interpolated. A service that wanders by itself may exceed '
+             + 'difference counts. Below 0: the tail has not grown. Not interpolated. A service that wanders by itself may exceed '
              + 'more: its share at baseline counts as a power of it.') % {
         growth: config.policy.latency.tail_growth,
         held: 100 * config.policy.latency.tail_limit_share,
       },
       by_sli: {
         [sli]: |||
-          clamp_min(max without (le) (
+          max without (le) (
             1 - %(now)s
             / ignoring (le) group_left ()
             (%(requests)s > 0)
             - on (%(labels)s, le)
             (%(growth)s * (1 - %(baseline)s))
             ^ %(on)s group_left ()
-            exp(-%(exponent)s * sqrt(clamp_min(%(margin)s ^ 2 - %(chance)s * %(sampling)s, 0)))
-          ), 0)
+            exp(-%(exponent)s * %(wander)s)
+          )
         ||| % {
           labels: promql.list(level),
           on: on,
           // Not +Inf: it holds every request, so it would report an unchanged tail when no other boundary is common to both.
-          now: promql.indent(source.histogram('increase', sli, 'bucket', long, ['le'], ['le!="+Inf"'])),
+          now: source.histogram('increase', sli, 'bucket', long, ['le!="+Inf"']),
           requests: source.histogram('increase', sli, 'count', long),
           growth: number(config.policy.latency.tail_growth),
           baseline: promql.indent(promql.group(signals.cdf_baseline.by_sli[sli])),
-          exponent: number(tail_exponent),
-          margin: ofSli(signals.mean_margin.record, sli),
-          chance: number(chance(sli)),
-          sampling: ofSli(signals.sampling.record, sli),
+          exponent: '%.4g' % (tail_exponent * z),
+          wander: ofSli(signals.wander_now.record, sli),
         }
         for sli in slis
       },
@@ -169,18 +167,26 @@ function(config, source, signals, name)
     tail_longer: {
       record: name('latency', 'tail_longer', long),
       unit: 'percentunit',
-      help: 'The tail shift, where it is surely above the limit of a ticket.',
-      expr: |||
-        %(shift)s > clamp_min(%(margin)s, %(limit)s)
-        and %(on_sli)s
-        %(requests)s >= %(min_requests)d
-      ||| % {
-        shift: signals.tail_shift.record,
-        margin: signals.tail_margin.expr,
-        limit: number(config.policy.latency.tail_shift_min),
-        on_sli: on_sli,
-        requests: signals.requests.record,
-        min_requests: config.min_requests,
+      help: 'The tail shift, where it is surely above the limit of a ticket: chance alone explains less, and all replicas have the '
+            + 'same boundaries.',
+      by_sli: {
+        [sli]: |||
+          %(shift)s > clamp_min(%(factor)s * %(sampling)s, %(limit)s)
+          and
+          %(requests)s >= %(min_requests)d
+          unless %(on)s
+          %(mixed)s
+        ||| % {
+          on: on,
+          mixed: source.mixedWithin(sli, long),
+          shift: ofSli(signals.tail_shift.record, sli),
+          factor: number(tail_factor / cv_squared(sli)),
+          sampling: ofSli(signals.sampling.record, sli),
+          limit: number(config.policy.latency.tail_shift_min),
+          requests: ofSli(signals.requests.record, sli),
+          min_requests: config.min_requests,
+        }
+        for sli in slis
       },
     },
     // Absent nearly always, too.
@@ -227,7 +233,7 @@ function(config, source, signals, name)
         on: on,
         mean: signals.latency_mean.record,
         on_sli: on_sli,
-        margin: signals.mean_margin.record,
+        margin: signals.mean_margin.of(),
         limit: number(config.policy.latency.harmful_ratio),
         requests: signals.requests.record,
         min_requests: config.min_requests,

@@ -29,14 +29,15 @@ function(config, source, signals, name)
         // Against a baseline without speculation, whatever is accepted.
         plain: |||
           max without (sli, speedup_source) (
-            1 / %(speedup)s{speedup_source!="like_load"}
-            > %(on_sli)s clamp_min(1 + %(margin)s, %(limit)s)
+            1 / %(speedup)s{speedup_source!="like_load"} > %(limit)s
+            unless %(on)s
+            %(high)s{bound="high"} >= 1
           )
         ||| % {
           speedup: signals.speedup.record,
-          on_sli: 'on (%s, sli)' % promql.list(level),
-          margin: signals.mean_margin.record,
           limit: number(config.policy.latency.harmful_ratio),
+          on: on,
+          high: signals.speedup_bound.record,
         },
         at_like_load: signals.speedup_at_like_load.expr,
         drafts: signals.sample.record,
@@ -81,8 +82,7 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'How much slower decoding is, or how much longer its tail, where drafts are not why: they are shown to pay, or nothing '
             + 'is measured and enough are accepted.',
-      local tpot(record) = record + '{sli="tpot"}',
-      local beyond(record, margin, limit) = tpot(record) + ' > clamp_min(%(margin)s, %(limit)s)' % { margin: tpot(margin), limit: number(limit) },
+      local tpot = '{sli="tpot"}',
       expr: |||
         max without (sli) (
           %(slower)s
@@ -103,8 +103,8 @@ function(config, source, signals, name)
         )
       ||| % {
         on: on,
-        slower: beyond(signals.latency_ratio.record, '1 + ' + signals.mean_margin.record, config.policy.latency.slower_ratio),
-        longer_tail: beyond(signals.tail_shift.record, signals.tail_margin.expr, config.policy.latency.tail_shift_critical),
+        slower: signals.latency_ratio.record + tpot + ' > ' + signals.mean_limit.by_sli.tpot,
+        longer_tail: signals.tail_longer.record + tpot + ' > ' + number(config.policy.latency.tail_shift_critical),
         acceptance: signals.acceptance.record,
         minimum: signals.acceptance_min.record,
         broken: signals.acceptance_broken.record,
