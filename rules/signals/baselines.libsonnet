@@ -100,10 +100,6 @@ function(config, source, signals, name)
   local pinnedOf(sli, suffix) = source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix);
   local pinned(sli, suffix, operator='sum') = promql.by(operator, level, pinnedOf(sli, suffix));
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
-  // One expression for every SLI.
-  local anySli(expressions) =
-    std.join('\nor\n', [promql.withLabel(expressions[sli], 'sli', sli) for sli in slis]);
-
   local fromSource(origin, expression) =
     'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
       expression: promql.indent(expression),
@@ -259,7 +255,7 @@ function(config, source, signals, name)
           }),
           // max: most replicas have the same file.
           '%(files)s > 0\nand %(on)s\n%(mean)s{baseline_source="pinned", sli="%(sli)s"}' % {
-            files: pinned(sli, 'count', operator='max'),
+            files: promql.withLabel(pinned(sli, 'count', operator='max'), 'sli', sli),
             on: on,
             mean: name('latency_seconds', 'mean_baseline'),
             sli: sli,
@@ -267,7 +263,7 @@ function(config, source, signals, name)
         ], level)
         for sli in slis
       },
-      expr: anySli({ [sli]: promql.group(signals.requests_at_baseline.by_sli[sli]) for sli in slis }),
+      expr: std.join('\nor\n', [promql.group(signals.requests_at_baseline.by_sli[sli]) for sli in slis]),
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of
