@@ -344,6 +344,11 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
     assert "Verdict: watch" in run.out
 
 
+def test_a_caller_without_stderr_gets_the_report() -> None:
+    run = Run("analyze", str(LOG), program=("sh", "-c", 'exec "$@" 2>&-', "sh", *MODULE))
+    assert (run.code, "Verdict: watch" in run.out) == (0, True)
+
+
 @pytest.mark.parametrize("output", ["text", "jsonl"])
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> None:
     big = tmp_path / "server.log"  # its lines as JSON are more than a pipe holds

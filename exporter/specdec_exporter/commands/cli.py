@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -59,6 +60,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command of ``sys.argv`` and exit; an error is one line on stderr."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it; the next file to be opened must not take its place
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.UsageError as error:
