@@ -107,7 +107,7 @@ function(config, common)
         }),
         common.servicesTable(query, [
           ['Mean', 'latency_baseline', { 'custom.width': 72 }, {}, level + ['sli', 'baseline_source']],
-          ['Requests', 'requests_at_baseline', { unit: 'none', decimals: 0, 'custom.width': 84 }],
+          ['Requests', 'requests_baseline', { unit: 'none', decimals: 0, 'custom.width': 84 }],
         ] + (if with_exporter then [['Age', 'baseline_age', { 'custom.width': 72 }, {}, level]] else []), {
           title: 'Baselines',
           about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '

@@ -8,7 +8,6 @@ function(config, source, signals, name)
   local long = config.long_window_seconds;
   local level = config.level_labels;
   local on = 'on (%s)' % promql.list(level);
-  local on_sli = 'on (%s, sli)' % promql.list(level);
   local number = promql.number;
   local slis = std.objectFields(config.slis);
   local least_share = number(config.policy.latency.tail_limit_share);
@@ -240,30 +239,35 @@ function(config, source, signals, name)
       expr: '%s\n> 2 * %s\nand\n%s > 2' % [tokens(), renamed(tokens('{%s}' % is_control)), signals.running_lately.record],
     },
 
-    // Not recorded: the sampling error needs it, and panels ask for one service. Absent for history: it has so many requests that
-    // their number does not matter.
-    requests_at_baseline: {
+    // Absent for history: it has so many requests that their number does not matter.
+    requestsAtBaseline(sli):: promql.firstOf([
+      asControlled('%(requests)s{%(control)s, sli="%(sli)s"} >= %(min_requests)d' % {
+        requests: signals.requests.record,
+        control: is_control,
+        sli: sli,
+        min_requests: config.min_requests,
+      }),
+      // max: most replicas have the same file.
+      '%(files)s > 0\nand %(on)s\n%(mean)s{baseline_source="pinned", sli="%(sli)s"}' % {
+        files: promql.withLabel(pinned(sli, 'count', operator='max'), 'sli', sli),
+        on: on,
+        mean: name('latency_seconds', 'mean_baseline'),
+        sli: sli,
+      },
+    ], level),
+    // Not recorded: panels ask for one service.
+    requests_baseline: {
       unit: 'short',
       help: 'Requests in the baseline. Absent for history: there are so many that their number does not matter.',
-      by_sli: {
-        [sli]: promql.firstOf([
-          asControlled('%(requests)s{%(control)s, sli="%(sli)s"} >= %(min_requests)d' % {
-            requests: signals.requests.record,
-            control: is_control,
-            sli: sli,
-            min_requests: config.min_requests,
-          }),
-          // max: most replicas have the same file.
-          '%(files)s > 0\nand %(on)s\n%(mean)s{baseline_source="pinned", sli="%(sli)s"}' % {
-            files: promql.withLabel(pinned(sli, 'count', operator='max'), 'sli', sli),
-            on: on,
-            mean: name('latency_seconds', 'mean_baseline'),
-            sli: sli,
-          },
-        ], level)
+      expr: std.join('\nor\n', [
+        '1 / (%(sampling)s{sli="%(sli)s"} / %(cv_squared)s - 1 / %(requests)s > 1e-9)' % {
+          sampling: signals.sampling.record,
+          sli: sli,
+          cv_squared: number(std.pow(config.slis[sli].cv, 2)),
+          requests: signals.requests.record,
+        }
         for sli in slis
-      },
-      expr: std.join('\nor\n', [promql.group(signals.requests_at_baseline.by_sli[sli]) for sli in slis]),
+      ]),
     },
 
     // From one day to the next, because the shape of the day is no wander. Medians, so that an incident hardly counts: half of

@@ -59,7 +59,7 @@ function(config, source, signals, name)
         [sli]: '%(cv_squared)s / (%(requests)s > 0)\n+ (\n  %(cv_squared)s / %(baseline)s\n  or\n  0 * %(requests)s\n)' % {
           cv_squared: number(cv_squared(sli)),
           requests: ofSli(signals.requests.record, sli),
-          baseline: promql.indent(promql.group(signals.requests_at_baseline.by_sli[sli])),
+          baseline: promql.indent(promql.group(signals.requestsAtBaseline(sli))),
         }
         for sli in slis
       },
