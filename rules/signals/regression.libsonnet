@@ -120,6 +120,16 @@ function(config, source, signals, name)
         growth: config.policy.latency.tail_growth,
         held: 100 * config.policy.latency.tail_limit_share,
       },
+      // Where chance alone explains less, and all replicas have the same boundaries.
+      beyond(sli, limit)::
+        '%(shift)s > clamp_min(%(factor)s * %(sampling)s, %(limit)s)\nunless %(on)s\n%(mixed)s' % {
+          shift: ofSli(signals.tail_shift.record, sli),
+          factor: number(tail_factor / cv_squared(sli)),
+          sampling: ofSli(signals.sampling.record, sli),
+          limit: number(limit),
+          on: on,
+          mixed: source.mixedWithin(sli, long),
+        },
       by_sli: {
         [sli]: |||
           max without (le) (
@@ -167,22 +177,14 @@ function(config, source, signals, name)
     tail_longer: {
       record: name('latency', 'tail_longer', long),
       unit: 'percentunit',
-      help: 'The tail shift, where it is surely above the limit of a ticket: chance alone explains less, and all replicas have the '
-            + 'same boundaries.',
+      help: 'The tail shift, where it is surely above the limit of a ticket.',
       by_sli: {
         [sli]: |||
-          %(shift)s > clamp_min(%(factor)s * %(sampling)s, %(limit)s)
+          %(beyond)s
           and
           %(requests)s >= %(min_requests)d
-          unless %(on)s
-          %(mixed)s
         ||| % {
-          on: on,
-          mixed: source.mixedWithin(sli, long),
-          shift: ofSli(signals.tail_shift.record, sli),
-          factor: number(tail_factor / cv_squared(sli)),
-          sampling: ofSli(signals.sampling.record, sli),
-          limit: number(config.policy.latency.tail_shift_min),
+          beyond: signals.tail_shift.beyond(sli, config.policy.latency.tail_shift_min),
           requests: ofSli(signals.requests.record, sli),
           min_requests: config.min_requests,
         }

@@ -82,7 +82,6 @@ function(config, source, signals, name)
       unit: 'percentunit',
       help: 'How much slower decoding is, or how much longer its tail, where drafts are not why: they are shown to pay, or nothing '
             + 'is measured and enough are accepted.',
-      local tpot = '{sli="tpot"}',
       expr: |||
         max without (sli) (
           %(slower)s
@@ -103,8 +102,8 @@ function(config, source, signals, name)
         )
       ||| % {
         on: on,
-        slower: signals.latency_ratio.record + tpot + ' > ' + signals.mean_limit.by_sli.tpot,
-        longer_tail: signals.tail_longer.record + tpot + ' > ' + number(config.policy.latency.tail_shift_critical),
+        slower: signals.latency_ratio.record + '{sli="tpot"} > ' + signals.mean_limit.by_sli.tpot,
+        longer_tail: promql.indent(signals.tail_shift.beyond('tpot', config.policy.latency.tail_shift_critical)),
         acceptance: signals.acceptance.record,
         minimum: signals.acceptance_min.record,
         broken: signals.acceptance_broken.record,

@@ -186,9 +186,9 @@ def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(wander: float, 
 
 
 def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(either_pack: Pack, source: Source) -> None:
-    def then(curve: tuple[float, ...], now: Shares) -> list[Series]:
+    def then(curve: tuple[float, ...], now: Shares, requests: float = 900) -> list[Series]:
         past = [Phase(minutes=HOUR, latency={"tpot": USUAL}, requests_per_minute=900) for _ in range(30)]
-        late = [Phase(minutes=HOUR, latency={"tpot": now}, requests_per_minute=900, curve=curve) for _ in range(3)]
+        late = [Phase(minutes=HOUR, latency={"tpot": now}, requests_per_minute=requests, curve=curve) for _ in range(3)]
         return service(*past, *late, families=("tpot",), source=source)
 
     slow, tail = slower(USUAL, 1.25), with_tail(USUAL, 0.07, 0.15)
@@ -197,6 +197,7 @@ def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(either_pa
         "as before": (then(good, USUAL), 1),
         "slower": (then(good, slow), 6),
         "a tail": (then(good, tail), 6),
+        "a tail of few requests": (then(good, with_tail(USUAL, 0.052, 0.12), 75), 6),
         "slower with poor drafts": (then(poor, slow), 2),
     }
     either_pack.recording().run(
