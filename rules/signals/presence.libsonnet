@@ -178,11 +178,11 @@ function(config, source, signals, name)
           or
           %(running)s > 0
           and on (%(level)s)
-          (%(busy)s >= 2 unless %(idle)s)
-          or
-          %(running)s > 0
-          and on (%(level)s)
           (
+            %(busy)s >= 2
+            unless
+            %(idle)s
+            or
             %(generated)s == 0
             and
             %(steady)s >= %(least)s
