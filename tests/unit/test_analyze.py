@@ -22,7 +22,7 @@ from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
-from specdec_exporter.predictor.sources.inputs import LogInputs, expanded
+from specdec_exporter.predictor.sources.inputs import LogInputs
 
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 
@@ -211,11 +211,22 @@ def test_another_encoding_is_named(encode: Callable[[bytes], bytes], name: str, 
         assert f"{where}: it is {name}; unpack or convert it" in run.stderr
 
 
-def test_a_glob_matches_a_link_without_a_file_too(tmp_path: Path) -> None:
-    log, link = tmp_path / "server.log", tmp_path / "lost.log"
+def test_the_logs_of_check_are_those_that_serve_finds(tmp_path: Path) -> None:
+    """Whoever opens a FIFO without a writer waits for ever, deaf to SIGTERM."""
+    log, link, fifo = tmp_path / "server.log", tmp_path / "lost.log", tmp_path / "fifo"
     log.write_bytes(SPEC_LINE.encode())
     link.symlink_to(tmp_path / "nothing")
-    assert expanded([str(tmp_path / "*.log")]) == [str(link), str(log)]
+    (tmp_path / "old.log.gz").write_bytes(gzip.compress(SPEC_LINE.encode()))
+    os.mkfifo(fifo)
+
+    found = LogInputs.found([f"{tmp_path}/*.log*", str(fifo), f"{tmp_path}/later.log"])
+    assert found.paths == (str(log),)
+    assert [words.removeprefix(f"{tmp_path}/")[:22] for words in found.failed.values()] == [
+        "fifo: cannot be read: ",
+        f"no log at {tmp_path}/"[:22],
+    ]
+    assert LogInputs.found([f"{tmp_path}/later.log"]).paths == ()
+    assert LogInputs.found(["-"]).paths == ("-",)
 
 
 def test_gzip_on_stdin_is_named() -> None:

@@ -427,7 +427,7 @@ async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, 
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url, str(tmp_path / "gone.log"))
     assert result.code == 1
-    assert "No such file or directory" in result.finding("Log")
+    assert "gone.log: expected the predictor's log" in result.finding("Log")
     assert "0.82 (break-even" in result.finding("Acceptance")
 
 

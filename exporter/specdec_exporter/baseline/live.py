@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -17,8 +18,7 @@ from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
-from specdec_exporter.predictor.sources.inputs import STDIN, LogInputs
-from specdec_exporter.predictor.sources.places import look
+from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.speculation.policy import load_policy
 
 # A predictor takes about 10 s to load, so no restart between two polls stays hidden.
@@ -110,21 +110,13 @@ def engine_config(patterns: Sequence[str]) -> EngineConfig | None:
     """Return the last engine-init line of the logs. Raises :class:`BaselineError` if a log cannot be read."""
     if not patterns:
         return None
-    piped = [pattern for pattern in patterns if pattern == STDIN]
-    # As serve looks: a glob may also match directories and packed files, and a FIFO is never opened.
-    found = look([pattern for pattern in patterns if pattern != STDIN])
-    for path, problem in found.problems.items():
-        raise BaselineError(f"{path}: cannot be read: {problem}")
-    if not found.places and not piped:
-        raise BaselineError(
-            f"no log at {', '.join(patterns)}: expected the predictor's log, which names method and draft model"
-        )
-    inputs = LogInputs([*piped, *(place.path for place in found.places)])
+    inputs = LogInputs.found(patterns)
     config = None
     for event in inputs.events(frozenset({EngineConfig})):
         config = event if isinstance(event, EngineConfig) else config
-    for problem in inputs.failed.values():
-        raise BaselineError(problem)
+    for path, problem in inputs.failed.items():
+        if not inputs.paths or os.path.lexists(path):  # one of several may have no log yet
+            raise BaselineError(problem)
     return config
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -62,7 +61,7 @@ def main() -> None:
     """Run the command of ``sys.argv`` and exit; an error is one line on stderr."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it; the next file to be opened must not take its place
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.UsageError as error:

@@ -35,7 +35,7 @@ from specdec_exporter.inspection.examination import (
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
-from specdec_exporter.predictor.sources.inputs import LogInputs, expanded
+from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.serving.predictorstatus import noted
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus, Status
@@ -208,8 +208,8 @@ class Window(NamedTuple):
 
 
 def read_log(patterns: Sequence[str]) -> LogReading:
-    """Read files and globs as one log."""
-    inputs = LogInputs(expanded(patterns))
+    """Read files and globs as one log, as ``serve`` finds them."""
+    inputs = LogInputs.found(patterns)
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
     return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()), story.deployment())

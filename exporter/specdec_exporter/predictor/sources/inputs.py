@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import stat
@@ -22,6 +21,7 @@ from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.responses import ResponseScanner, SavedLine
+from specdec_exporter.predictor.sources.places import look
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
@@ -46,11 +46,28 @@ class LogInputs:
     """
 
     def __init__(self, paths: Sequence[str], *, stdin: BinaryStream | None = None, trust: LogTrust = "auto") -> None:
-        self.paths = tuple(_oldest_first(paths)) or (STDIN,)
+        self.paths = tuple(_oldest_first(paths))
         self.counters = ReaderCounters()
         self.failed: dict[str, str] = {}
         self._stdin = stdin
         self._trust: LogTrust = trust
+
+    @classmethod
+    def found(cls, patterns: Sequence[str]) -> LogInputs:
+        """Return the logs at paths and globs as ``serve`` finds them: regular files, and of a glob none that is packed.
+
+        ``failed`` says what else is at a path, or that nothing is.
+        """
+        files = [pattern for pattern in patterns if pattern != STDIN]
+        looked = look(files)
+        inputs = cls([*([STDIN] if STDIN in patterns else []), *(place.path for place in looked.places)])
+        inputs.failed = {path: f"{plain(path)}: cannot be read: {reason}" for path, reason in looked.problems.items()}
+        for pattern in files:
+            there = look([pattern])
+            if not there.places and not there.problems:
+                words = f"no log at {plain(pattern)}: expected the predictor's log, which names method and draft model"
+                inputs.failed[pattern] = words
+        return inputs
 
     @property
     def live(self) -> bool:
@@ -135,23 +152,6 @@ def _refuse_foreign(beginning: bytes, foreign: Mapping[bytes, str]) -> None:
     for magic, name in foreign.items():
         if beginning.startswith(magic):
             raise SpecdecError(f"it is {name}; unpack or convert it first")
-
-
-def expanded(patterns: Sequence[str]) -> list[str]:
-    """Return paths for paths and globs: the matches of a glob in order of age. One without a match stays as it is."""
-    paths: list[str] = []
-    for pattern in patterns:
-        matches = [] if Path(pattern).exists() else [Path(match) for match in glob.glob(pattern)]  # noqa: PTH207
-        matches.sort(key=_modified)
-        paths += [str(match) for match in matches] or [pattern]
-    return paths
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # a link without a file, or one that was just rotated away: reading it says so
-        return 0.0
 
 
 def _oldest_first(paths: Sequence[str]) -> list[str]:
