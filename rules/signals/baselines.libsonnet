@@ -38,9 +38,9 @@ function(config, source, signals, name)
   };
 
   // The slow but usual hour, the slowest of three: three of four hours were faster; this hour of the day, with those around it,
-  // on the median of the last five days, of which three are working days; this hour of the weekday, in the better of the last
-  // two weeks. So a daily peak is usual after some days and a weekly one once it was seen twice, and an incident is not. While a
-  // regression lasts, it would be most of the days. `slower`: max, and for a share within a boundary min.
+  // on the median day of seven, of which five are working days; this hour of the weekday, in the better of the last two weeks. So
+  // a daily peak is usual after some days and a weekly one once it was seen twice, and an incident is not. While a regression
+  // lasts, it would be most of the days. `slower`: max, and for a share within a boundary min.
   local usual(slower, quantile, record) =
     // An hour is looked up once an hour and kept for two, and peaks do not begin on the minute.
     local around(days) = promql.range(slower + '_over_time', record, 5 * 3600, days * 86400 - 4 * 3600);
@@ -68,7 +68,7 @@ function(config, source, signals, name)
     ||| % {
       slower: slower,
       all: quantileOf(quantile, record),
-      days: promql.indent(std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, 5)]), 8),
+      days: promql.indent(std.join('\nor\n', [promql.withLabel(around(n), 'day', '%d' % n) for n in std.range(1, config.history_days)]), 8),
       aged: 'last_over_time(%s[4d] offset 3d)' % record,  // the first days of a service may not be usual
       on: on,
       lasting: signals.lasting.record,
@@ -95,9 +95,8 @@ function(config, source, signals, name)
     min_requests: config.min_requests,
   };
 
-  // sum: if replicas have different files, the requests of all files together are the baseline.
+  // avg: most replicas have the same file. Where files differ, each is as much of the baseline as its replica is of the service.
   local pinnedOf(sli, suffix) = source.family('baseline_' + config.slis[sli].family + '_seconds_' + suffix);
-  local pinned(sli, suffix, operator='sum') = promql.by(operator, level, pinnedOf(sli, suffix));
   local pinned_acceptance = source.family('baseline_acceptance_ratio');
   local fromSource(origin, expression) =
     'label_replace(\n  %(expression)s,\n  "baseline_source", "%(origin)s", "", ""\n)' % {
@@ -108,7 +107,6 @@ function(config, source, signals, name)
   // The share of requests within each boundary at baseline, from each source that may be the baseline, first things first.
   local within_baseline(sli) = {
     control: '%s{sli="%s"}' % [signals.cdf_control.record, sli],
-    // avg: most replicas have the same file.
     pinned: '%(within)s\n>= %(least)s\nunless %(on)s\n%(busier)s' % {
       within: promql.by(
         'avg', level + ['le'], '%s / ignoring (le) group_left () %s' % [pinnedOf(sli, 'bucket'), pinnedOf(sli, 'count')]
@@ -249,7 +247,7 @@ function(config, source, signals, name)
       }),
       // max: most replicas have the same file.
       '%(files)s > 0\nand %(on)s\n%(mean)s{baseline_source="pinned", sli="%(sli)s"}' % {
-        files: promql.withLabel(pinned(sli, 'count', operator='max'), 'sli', sli),
+        files: promql.withLabel(promql.by('max', level, pinnedOf(sli, 'count')), 'sli', sli),
         on: on,
         mean: name('latency_seconds', 'mean_baseline'),
         sli: sli,
@@ -354,7 +352,7 @@ function(config, source, signals, name)
       unit: 's',
       help: 'Mean latency in the baseline files, whatever the load.',
       by_sli: {
-        [sli]: '%(sum)s / (%(count)s > 0)' % { sum: pinned(sli, 'sum'), count: pinned(sli, 'count') }
+        [sli]: promql.by('avg', level, '%s / (%s > 0)' % [pinnedOf(sli, 'sum'), pinnedOf(sli, 'count')])
         for sli in slis
       },
     },

@@ -30,8 +30,8 @@ function(config, source, signals, name)
         plain: |||
           max without (sli, speedup_source) (
             1 / %(speedup)s{speedup_source!="like_load"} > %(limit)s
-            unless %(on)s
-            %(high)s{bound="high"} >= 1
+            and %(on)s
+            %(high)s{bound="high"} < 1
           )
         ||| % {
           speedup: signals.speedup.record,

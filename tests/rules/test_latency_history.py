@@ -94,6 +94,26 @@ def test_a_daily_peak_is_usual_after_some_days(pack: Pack) -> None:
 
 
 @pytest.mark.slow
+def test_four_days_of_seven_are_usual_and_three_are_not(pack: Pack) -> None:
+    """Else a holiday would page working days, and three incidents would hide the fourth."""
+    to_thursday = [*days(4, PEAK), *days(3)]
+    pack.run(
+        Case(
+            name="a Friday off",
+            series=hours([*to_thursday, *days(3, PEAK)]),
+            firing={at(day, hour): QUIET for day in (7, 8, 9) for hour in range(8, 15)},
+        ),
+        Case(
+            name="incidents",
+            series=hours([*days(5), *days(3, PEAK), *days(2), *days(1, PEAK)]),
+            firing={at(10, 8): QUIET, at(10, 12): {MEAN, P99_PAGE}},
+        ),
+        every=60,
+        step=STEP,
+    )
+
+
+@pytest.mark.slow
 def test_the_same_hour_of_the_week_is_usual_once_it_was_seen_twice(pack: Pack) -> None:
     """Three weeks of hours."""
 
