@@ -67,8 +67,11 @@ def valid_listen_address(text: str) -> str:
     return text
 
 
-def valid_url(text: str) -> str:
-    """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`, which shows no password."""
+def valid_url(text: str, given: str | None = None) -> str:
+    """Return ``text`` if it is an http(s) URL with a host, else raise :class:`ConfigError`, which shows no password.
+
+    ``given`` is what a person wrote, if that is not ``text``.
+    """
     try:
         url = urlsplit(text)
         valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
@@ -77,13 +80,14 @@ def valid_url(text: str) -> str:
     if valid and "@" in url.path + url.query + url.fragment:  # a password with "/" would be taken for a path, and shown
         raise ConfigError("expected a URL without @ after the host; in a password, / is written as %2F, and @ as %40")
     if not valid or not text.isprintable():
-        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {text.rpartition('@')[2]!r}")
+        found = text if given is None else given
+        raise ConfigError(f"expected a URL such as http://127.0.0.1:8080, found {found.rpartition('@')[2]!r}")
     return text
 
 
 def url_of(text: str) -> str:
     """Return the URL that a person means by ``text``: without a scheme, such as ``host:8080``, it is plain HTTP."""
-    return valid_url(text if "://" in text else f"http://{text}")
+    return valid_url(text if "://" in text else f"http://{text}", text)
 
 
 def valid_path(text: str) -> str:

@@ -182,6 +182,7 @@ def test_a_command_imports_only_what_it_needs(arguments: str, spared: str) -> No
         (("completion",), "'{bash|zsh|fish}'. Choose from: bash, zsh, fish"),
         (("baseline",), "Missing command"),
         (("doctor", "ftp://h"), "expected a URL such as http://127.0.0.1:8080"),
+        (("doctor", "/etc/predictor.yaml"), "found '/etc/predictor.yaml'"),
         (("analyze", "--output", "xml", str(LOG)), "'xml' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
