@@ -38,7 +38,8 @@ function(config, source, signals, name)
 
   local partly = signals.partly_verified;
   local by_position = 'accepted_tokens_per_position';
-  local atFirst(rate) = promql.withLabel(rate, 'position', '0');
+  // 1 *: without its name, as the other positions. Else a panel shows position 0 twice, where one follows the other.
+  local atFirst(rate) = promql.withLabel('1 * ' + rate, 'position', '0');
 
   {
     // Not recorded. Null where nothing can tell. With enable_adaptive_verification (for dspark since 0.28.0, for EAGLE, MTP,
