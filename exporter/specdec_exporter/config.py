@@ -214,6 +214,9 @@ def _without_clashes(predictors: tuple[PredictorSettings, ...]) -> None:
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
     if len(states) != len(set(states)):
         raise ConfigError("two predictors use the same file for their read positions (log_state); paths must differ")
+    for predictor in predictors:
+        if predictor.log_state is not None and predictor.log_state in (*predictor.log_paths, predictor.baseline):
+            raise ConfigError(f"log_state names {predictor.log_state}, which is read as something else")
     if sum(predictor.log_source == "kubernetes" for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from the Kubernetes API")
     if sum("-" in predictor.log_paths for predictor in predictors) > 1:

@@ -152,9 +152,11 @@ def check_positions(content: bytes) -> None:
     counters = ReaderCounters()
     found = PositionFile(str(path), counters).load()
     assert not (found.files and counters.read_errors)
-    assert PositionFile(str(path), counters).save(found.paths, found.files, durable=False)
-    again = PositionFile(str(path), ReaderCounters()).load()
-    assert again == found
+    if PositionFile(str(path), counters).save(found.paths, found.files, durable=False):
+        assert PositionFile(str(path), ReaderCounters()).load() == found
+    else:  # somebody else's
+        assert path.read_bytes() == content
+        assert b"specdec_log_positions" not in content[:64]
 
 
 def baselines() -> list[bytes]:

@@ -48,6 +48,8 @@ def test_nothing_set_finds_a_predictor_on_this_pod() -> None:
         ("predictors: []", "predictors: expected at least one"),
         ("predictors: [{name: a}, {name: a}]", "two predictors are called 'a'"),
         ("predictors: [{name: a, log_state: /p}, {name: b, log_state: /p}]", "paths must differ"),
+        ("predictors: [{name: a, log_paths: [/p], log_state: /p}]", "which is read as something else"),
+        ("predictors: [{name: a, baseline: /p, log_state: /p}]", "which is read as something else"),
         ("predictors: [{name: ''}]", "one printable line"),
         ("predictors: [{url: 'ftp://x'}]", "expected a URL"),
         ("web: {listen_addresses: ['nowhere']}", "expected a listen address"),

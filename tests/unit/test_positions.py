@@ -164,6 +164,18 @@ def test_what_the_temporary_file_is_a_name_of_stays(log: Log, state: Path) -> No
     assert sorted(path.name for path in state.parent.iterdir()) == [state.name, precious.name]
 
 
+@pytest.mark.parametrize(
+    ("content", "stays"), [(b"somebody's log\n", True), (b"{}", True), (b"", False), (b"\0" * 9, False)]
+)
+def test_a_file_that_holds_something_else_is_not_replaced(
+    log: Log, state: Path, caplog: pytest.LogCaptureFixture, *, content: bytes, stays: bool
+) -> None:
+    state.write_bytes(content)
+    read_and_stop(log, state, "one")
+    assert (state.read_bytes() == content) is stays
+    assert ("it holds something else; going on without them" in caplog.text) is stays
+
+
 @pytest.mark.parametrize("number", [bounds.SAVED_POSITIONS + 1, 20_000])
 def test_a_file_of_too_many_positions_is_ignored_with_one_warning(
     log: Log, state: Path, caplog: pytest.LogCaptureFixture, number: int

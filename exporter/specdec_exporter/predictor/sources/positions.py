@@ -24,6 +24,8 @@ from specdec_exporter.predictor.sources.places import matches
 _logger = logging.getLogger(__name__)
 
 _MAX_BYTES = 4 * 1024 * 1024
+_TAG = b"specdec_log_positions"
+_HEAD_BYTES = 64
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,8 @@ class PositionFile:
         path = Path(self.path)
         if path.exists() and not path.is_file():  # a device or a FIFO is no file of ours
             raise OSError(errno.EINVAL, "it is not a regular file")
+        if self._written is None and not _holds_positions(path):
+            raise OSError(errno.EINVAL, "it holds something else")
         with contextlib.suppress(FileNotFoundError):
             Path(self.temporary_path).unlink()  # left by a kill, or another name of somebody's file
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -126,6 +130,16 @@ class PositionFile:
         self._counters.read_errors += 1
         _logger.warning("ignoring the log positions in %s: %s", self.path, reason)
         return Saved()
+
+
+def _holds_positions(path: Path) -> bool:
+    """Whether ``path`` may be replaced: it is missing, blank, or has positions, if only torn ones."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except FileNotFoundError:
+        return True
+    return _TAG in head or not head.strip(b"\0\r\n\t ")
 
 
 def _is_utf8(path: str) -> bool:
