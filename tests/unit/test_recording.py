@@ -420,6 +420,15 @@ def test_of_a_glob_and_of_several_paths_the_logs_are_read(tmp_path: Path) -> Non
     assert engine_config([f"{tmp_path}/vllm.log*", "/nowhere/vllm.log"]) == engine_config([str(LOG)])
 
 
+def test_a_pipe_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = tmp_path / "packed"
+    packed.write_bytes(b"\x1f\x8b\0")
+    with packed.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(BaselineError, match="it is gzip"):
+            engine_config(["-"])
+
+
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     """Without a writer that waits for ever, deaf to SIGTERM; and the end of a reader kills a predictor that writes."""
     os.mkfifo(tmp_path / "vllm.log")

@@ -115,7 +115,7 @@ def engine_config(patterns: Sequence[str]) -> EngineConfig | None:
     for event in inputs.events(frozenset({EngineConfig})):
         config = event if isinstance(event, EngineConfig) else config
     for path, problem in inputs.failed.items():
-        if not inputs.paths or os.path.lexists(path):  # one of several may have no log yet
+        if path in inputs.paths or not inputs.paths or os.path.lexists(path):  # one of several may have no log yet
             raise BaselineError(problem)
     return config
 
