@@ -71,9 +71,9 @@ class LoadTotals:
     def add(self, load: Load, plain: StepTimes | None, policy: Policy) -> None:
         """Add what one engine did in an interval."""
         self.load += load
-        if plain is not None and plain.covers(load.concurrency) and plain.covers_prompts(load.prompt_rate):
+        if plain is not None and (seconds := plain.seconds(load, policy)) is not None:
             self.compared_seconds += load.step_seconds
-            self.plain_seconds += load.tokens * plain.seconds(load.concurrency, load.prompt_rate, policy)
+            self.plain_seconds += load.tokens * seconds
 
     @property
     def speedup(self) -> float | None:

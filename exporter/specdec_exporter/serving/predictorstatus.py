@@ -73,7 +73,12 @@ def _measurement(cost: Measured, seconds: float) -> Measurement:
     return Measurement(
         seconds=seconds,
         speedup=cost.speedup,
-        closed_loop=cost.closed_loop,
+        compared=cost.compared,
+        why_unknown=cost.unknown.why if cost.unknown else None,
+        remedy=cost.unknown.remedy if cost.unknown else None,
+        at_like_load=cost.at_like_load,
+        same_clients=cost.same_clients,
+        same_arrivals=cost.same_arrivals,
         draft_cost_ratio=cost.draft_cost_ratio,
         concurrency=cost.concurrency,
         compared_ratio=cost.compared_ratio,

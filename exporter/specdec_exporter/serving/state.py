@@ -6,6 +6,7 @@ import math
 from operator import itemgetter
 
 import msgspec
+from msgspec.structs import replace
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import HistogramCounter
@@ -32,7 +33,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.speedup import measure, why_unknown
+from specdec_exporter.speculation.speedup import Unknown, measure
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
 
@@ -125,7 +126,7 @@ class PredictorState(PredictorView):
 
     def _measure_cost(self) -> None:
         """Compare the last intervals of all engines with the baseline's step times."""
-        baseline, self.cost, self.unmeasured = self.baseline, None, None
+        baseline, self.cost = self.baseline, None
         if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
             return
         if (
@@ -136,16 +137,17 @@ class PredictorState(PredictorView):
             return
         tracks = (track for (model, _), track in self._tracks.items() if model == baseline.model_name)
         ended = sorted((each for track in tracks for each in track.loads.ended), key=itemgetter(0))
-        loads = [load for _, load in ended]
-        self.cost = measure(loads, baseline.step_times, self.policy)
+        self.cost = measure([load for _, load in ended], baseline.step_times, self.policy)
+        if not ended and self._clock() < self._settled_at:
+            warm_up = f"the first {self.policy.cost.warm_up_seconds:g} s after a start are left out: its steps are slow"
+            self.cost = replace(self.cost, unknown=Unknown(warm_up, "wait for a minute"))
         self.cost_seconds = ended[-1][0] - min(at - load.seconds for at, load in ended) if ended else 0.0
-        self.unmeasured = why_unknown(loads, baseline.step_times, self.cost, self.policy)
 
     def observe_failure(self, reason: str, *, lost: bool = False) -> None:
         """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""
         self._lost |= lost
         self._sample_log(self._clock())
-        self.up, self.up_reason, self.snapshot, self.cost, self.unmeasured = False, reason, None, None, None
+        self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
         self.version_asked = False  # the next answer may come from another release
         self._verdict = self._said(judge(self.evidence(), self.policy).verdict)
 
@@ -159,8 +161,8 @@ class PredictorState(PredictorView):
         """Take in the baseline that fits what runs now; ``None`` if none fits."""
         if baseline != self.baseline:
             self.forget_verdict()
-        self.baseline = baseline
-        self._measure_cost()
+            self.baseline = baseline
+            self._measure_cost()
 
     # --- The predictor's log ---
 

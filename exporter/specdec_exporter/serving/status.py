@@ -15,6 +15,7 @@ from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.speedup import Compared
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -70,32 +71,39 @@ class BaselineStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The last 15 minutes (``--window`` if that is longer) against a baseline without speculation.
 
-    ``seconds``: how much of that was seen so far. Intervals are 95 %; ``null`` at both ends: not known, see the
-    verdict's reasons. ``speedup``: request-seconds of decoding without speculation / with it, at the same load and the
-    same prompts per second. ``closed_loop``: the same for a fixed number of clients, whose prompts a faster server
-    reads faster. ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the
-    acceptance rate that breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``:
-    the share of the step time at loads near the recorded ones.
+    ``seconds``: how much of that was seen so far. ``speedup``: seconds of decoding for a token without speculation /
+    with it, with its 95 % interval. ``compared`` says of which comparison that is: ``like_load`` (as many requests in
+    decode, as many prompt tokens per second), ``same_clients`` or ``same_arrivals`` (as many requests per second).
+    ``at_like_load``, ``same_clients`` and ``same_arrivals`` are the comparisons that hold. All of them are ``null``
+    while the speed-up is not known: ``why_unknown`` says why, ``remedy`` what would make it known.
+    ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance rate that
+    breaks even. ``concurrency``: requests in decode at a time, per engine. ``compared_ratio``: the share of the step
+    time at loads near the recorded ones.
     """
 
     seconds: float
-    speedup: Estimate
-    closed_loop: Estimate
+    speedup: Estimate | None
+    compared: Compared | None
+    why_unknown: str | None
+    remedy: str | None
+    at_like_load: Estimate | None
+    same_clients: Estimate | None
+    same_arrivals: Estimate | None
     draft_cost_ratio: Estimate | None
-    concurrency: float
-    compared_ratio: float
+    concurrency: float | None
+    compared_ratio: float | None
     steps: float
-    step_seconds: float
-    plain_step_seconds: float
-    tokens_per_step: float
-    draft_tokens_per_step: float
+    step_seconds: float | None
+    plain_step_seconds: float | None
+    tokens_per_step: float | None
+    draft_tokens_per_step: float | None
 
 
 class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What happened since the exporter started while at most ``concurrency`` requests were in decode per engine.
 
-    The bin begins at half of it. ``speedup`` is at the same load and the same prompts per second as the baseline's;
-    null without one.
+    The bin begins at half of it. ``speedup`` is at the same load as the baseline's; null
+    without one, and at loads that it does not have.
     """
 
     model_name: str

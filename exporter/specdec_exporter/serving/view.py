@@ -28,7 +28,7 @@ from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.speedup import Measured, Unknown
+from specdec_exporter.speculation.speedup import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,6 @@ class PredictorView:
         self.baseline: DecodingBaseline | None = None
         self.cost: Measured | None = None  # of the last minutes, for the baseline's model
         self.cost_seconds = 0.0  # of those minutes, what was seen
-        self.unmeasured: Unknown | None = None  # why that does not tell the speed-up
         self.loads: dict[str, LoadCounters] = {}  # by served model
         self._clock = clock
         self._wall_clock = wall_clock
@@ -290,7 +289,7 @@ class PredictorView:
         assumed, even = None if off else self.assumed_break_even, self.break_even
         measured = even if even.basis == "measured" else None
         # None: there are no step times without drafts to compare with.
-        speedup_known = self.unmeasured is None if self.cost or self.unmeasured else None
+        speedup_known = self.cost.unknown is None if self.cost else None
         return [
             (
                 model,
@@ -358,7 +357,6 @@ class PredictorView:
             warnings=frozenset(self.warnings),
             baseline=self.baseline,
             cost=self.cost,
-            unmeasured=self.unmeasured,
             deployment=self.running.deployment,
         )
 

@@ -13,7 +13,7 @@ from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.speedup import Measured, Unknown
+from specdec_exporter.speculation.speedup import COMPARED, Measured
 from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Basis = Literal["measured", "assumed"]
@@ -65,24 +65,27 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 def speed(figures: Figures, evidence: Evidence, policy: Policy) -> Speed | None:
     """Return the speed of decoding steps. Where the baseline has none without drafts, return that of requests."""
     if evidence.cost is not None:
-        return _of_steps(evidence.cost, evidence.unmeasured, policy.latency)
-    if evidence.baseline is None or evidence.unmeasured is not None:
+        return of_steps(evidence.cost, policy.latency)
+    if evidence.baseline is None:
         return None
     found = _Requests.of(figures, evidence.baseline, policy.latency)
     return _of_requests(found, figures, evidence.baseline, policy) if found else None
 
 
-def _of_steps(cost: Measured, unmeasured: Unknown | None, limits: LatencyPolicy) -> Speed:
-    found = cost.speedup
-    low, high = found.low or 0.0, math.inf if found.high is None else found.high
-    interval = f" (not known: {unmeasured.why})" if unmeasured else f" ({low:.2f} to {high:.2f})"
+def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
+    """Return the speed of decoding steps; ``None`` where it is not known."""
+    found, compared = cost.speedup, cost.compared
+    if found is None or compared is None or found.low is None or found.high is None:
+        return None
+    low, high = found.low, found.high
     reason = (
-        f"speed-up {found.value:.2f}{interval} at the same load and the same prompts per second, "
-        f"{cost.closed_loop.value:.2f} for a fixed number of clients; {cost.steps:,.0f} steps at "
-        f"{cost.concurrency:.1f} requests in decode, against the baseline without speculation"
+        f"speed-up of decoding {found.value:.2f} ({low:.2f} to {high:.2f}) {COMPARED[compared]}, against the baseline "
+        f"without speculation; {cost.steps:,.0f} steps at {cost.concurrency or 0.0:.1f} requests in decode"
     )
-    if cost.compared_ratio < _MOST:
-        reason += f"; {1.0 - cost.compared_ratio:.0%} of the time the load was outside what the baseline has"
+    if (clients := cost.same_clients) is not None and compared == "like_load":
+        reason += f"; {clients.value:.2f} {COMPARED['same_clients']}"
+    if (cost.compared_ratio or 1.0) < _MOST:
+        reason += f"; {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the load was outside what the baseline has"
     word: Worth | None = None
     if found.value < limits.speedup_harmful and high < 1.0:
         word = "harmful"

@@ -118,9 +118,15 @@ def jackknife(value: float | None, without_each: Sequence[float | None]) -> Spre
     found = [math.log(each) for each in without_each if each is not None and 0.0 < each < math.inf]
     if len(found) < max(len(without_each), 2):
         return Spread(value)
-    mean = math.fsum(found) / len(found)
-    squares = math.fsum((each - mean) ** 2 for each in found)
-    return Spread(value, math.sqrt(squares * (len(found) - 1) / len(found)), len(found) - 1)
+    number, mean = len(found), math.fsum(found) / len(found)
+    off = [each - mean for each in found]
+    squares = math.fsum(each * each for each in off)
+    likeness = math.fsum(one * other for one, other in pairwise(off)) / squares + 1.0 / number if squares else 0.0
+    kept = min(max(likeness, 0.0), _MOST_ALIKE)
+    return Spread(value, math.sqrt(squares * (number - 1) / number * (1.0 + kept) / (1.0 - kept)), number - 1)
+
+
+_MOST_ALIKE: Final = 0.6
 
 
 def of_batches(

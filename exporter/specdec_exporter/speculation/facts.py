@@ -12,7 +12,7 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import KnownPitfall, parse_release
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.speedup import Measured, Unknown
+from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]
@@ -48,9 +48,9 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one predictor rests on, from its metrics or its log.
 
-    ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times. ``unmeasured``:
-    why these do not tell the speed-up; ``None`` also without such a baseline. ``log_windows`` counts spec-decode lines;
-    ``None``: no log is read. ``deployment`` has what the server's arguments say.
+    ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times; ``None`` without
+    such a baseline. ``log_windows`` counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the
+    server's arguments say.
     """
 
     state: StateName
@@ -64,13 +64,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     warnings: frozenset[str] = frozenset()
     baseline: DecodingBaseline | None = None
     cost: Measured | None = None
-    unmeasured: Unknown | None = None
     deployment: Deployment = Deployment()
-
-    @property
-    def has_step_times(self) -> bool:
-        """Whether the baseline has step times without drafts, even if they do not tell the speed-up."""
-        return self.cost is not None or self.unmeasured is not None
 
     def known(self) -> Deployment:
         """Return the deployment with all that the evidence shows of it."""

@@ -12,14 +12,15 @@ from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy
+    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, decided: bool = False
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the break-even."""
+    """Judge acceptance, length and curve by the break-even; an assumed one counts nothing where a speed ``decided``."""
+    counts = not (decided and even.basis == "assumed")
     rate = figures.acceptance_ratio
     findings = [Finding("PASS", "Verification", PARTLY_VERIFIED)]
     if rate is not None:
         text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
-        findings = [Finding("WARN" if rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
+        findings = [Finding("WARN" if counts and rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
         positions = num_speculative_tokens or len(figures.per_position)
         if rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions:
             text = "text that repeats itself is accepted almost always: look at some outputs"
@@ -29,7 +30,7 @@ def by_break_even(
         at_most = rate is None and even.basis == "assumed"  # it assumes that all of each draft is verified
         bound = f"{'at most ' if at_most else ''}{even.mean_acceptance_length:.2f}"
         text = f"mean acceptance length {length:.2f} (break-even {bound}, {even.basis})"
-        short = length < even.mean_acceptance_length and not at_most
+        short = counts and length < even.mean_acceptance_length and not at_most
         findings.append(Finding("WARN" if short else "PASS", "Length", text))
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"

@@ -21,6 +21,7 @@ from specdec_exporter.speculation.benefit import (
     Slowdown,
     Speed,
     break_even,
+    of_steps,
     slowdown,
     speed,
 )
@@ -34,7 +35,13 @@ from specdec_exporter.speculation.findings import (
     prompt_findings,
 )
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.sentences import SUBJECTS, WITHOUT_DRAFTS, sentence, undecided
+from specdec_exporter.speculation.sentences import (
+    IDLE_SPECULATION,
+    SUBJECTS,
+    WITHOUT_DRAFTS,
+    sentence,
+    undecided,
+)
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, VerdictCode
 
 # Words that say nothing against drafts.
@@ -49,10 +56,35 @@ def judge(evidence: Evidence, policy: Policy) -> Judgement:
     Too few drafts give no verdict.
     """
     pitfalls = evidence.pitfalls()
+    if evidence.state == "not_drafting":
+        return told(_without_drafts(evidence, policy), evidence.state, pitfalls)
     if evidence.state != "drafting":
         return told(WITHOUT_DRAFTS[evidence.state], evidence.state, pitfalls)
     verdict, findings = _drafting(evidence, policy)
     return Judgement(verdict=verdict, findings=findings, pitfalls=pitfalls)
+
+
+def _without_drafts(evidence: Evidence, policy: Policy) -> Verdict:
+    """Judge a server that could draft and does not: the bookkeeping of speculation alone may slow it down."""
+    verdict, cost = WITHOUT_DRAFTS["not_drafting"], evidence.cost
+    if cost is None or (cost.draft_tokens_per_step or 0.0) > _NO_DRAFTS:
+        return verdict
+    found = of_steps(cost, policy.latency)
+    if found is None:
+        return verdict
+    told_apart = found.word if found.word in ("harmful", "not_paying") and found.speedup.value < 1.0 else None
+    headline, action = IDLE_SPECULATION if told_apart else (verdict.headline, verdict.action)
+    return Verdict(
+        code=told_apart or verdict.code,
+        basis="measured",
+        headline=headline,
+        reasons=(*verdict.reasons, found.reason),
+        action=action,
+        within_chance=tuple(sorted({*found.possible} - {told_apart or "healthy", "healthy"})),
+    )
+
+
+_NO_DRAFTS: Final = 0.01  # draft tokens for each step
 
 
 def told(
@@ -130,7 +162,7 @@ def _judged(
     headline, action = sentence(found.code, even, figures, evidence, measured=found.measured, late=found.late)
     findings = [
         *_measured_findings(found, evidence),
-        *by_break_even(figures, evidence.num_speculative_tokens, even, policy),
+        *by_break_even(figures, evidence.num_speculative_tokens, even, policy, decided=found.decided),
         *chance_findings(preliminary, found.within_chance, interval),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),
@@ -196,7 +228,7 @@ def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) ->
     def word(accepted: float) -> VerdictCode:
         if (accepted if head is None else head) < policy.acceptance_ratio_broken:
             return "broken"
-        return "watch" if evidence.has_step_times or accepted < policy.acceptance_ratio_watch else "healthy"
+        return "watch" if evidence.cost is not None or accepted < policy.acceptance_ratio_watch else "healthy"
 
     interval = acceptance_interval(figures, policy)
     ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)
@@ -227,6 +259,6 @@ def _measured_findings(found: _Weighed, evidence: Evidence) -> list[Finding]:
     if measured is not None and (found.code != "slower" or measured.word == "healthy"):
         level: Level = "WARN" if measured.word in ("harmful", "not_paying") else "PASS"
         findings.append(Finding(level, "Speed", measured.reason))
-    if measured is None and evidence.unmeasured is not None:
-        findings.append(Finding("PASS", "Speed", f"speed-up not known: {evidence.unmeasured.why}"))
+    if measured is None and evidence.cost is not None and evidence.cost.unknown is not None:
+        findings.append(Finding("PASS", "Speed", f"speed-up not known: {evidence.cost.unknown.why}"))
     return findings

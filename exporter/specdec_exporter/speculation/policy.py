@@ -88,7 +88,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speed-up is of this time. ``warm_up_seconds``: the time after a start that is left out. ``k_loss_max``: a k that is
     slower than the best one by at most this share is as good. ``bend_parts``: one part of so many of a recording's
     intervals, those nearest to a load, tells how far the step time is off the line there, as far as that is more than
-    ``bend_z_score`` standard errors.
+    ``bend_z_score`` standard errors. ``first_stage_f_min``: a recording whose rate of steps tells less about the load, by
+    F, was steady. ``small_prefill_share``: reading prompts is a small part of a step below this share.
     """
 
     min_steps: int
@@ -100,6 +101,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     k_loss_max: float
     bend_parts: int
     bend_z_score: float
+    first_stage_f_min: float
+    small_prefill_share: float
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

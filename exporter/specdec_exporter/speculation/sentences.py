@@ -31,7 +31,7 @@ def sentence(
     case = f"{code}_by_length" if rate is None else code
     if code == "slower":
         case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
-    elif code in ("harmful", "watch") and evidence.has_step_times:
+    elif code in ("harmful", "watch") and evidence.cost is not None:
         case = f"{code}_by_steps"
     elif code in ("harmful", "not_paying"):
         case = code
@@ -46,10 +46,8 @@ def sentence(
 
 def _how_to_measure(evidence: Evidence) -> str:
     """Return the way to a measured speed-up."""
-    if evidence.unmeasured is not None:
-        return evidence.unmeasured.remedy
     if evidence.cost is not None:
-        return "measure for longer"
+        return evidence.cost.unknown.remedy if evidence.cost.unknown else "measure for longer"
     return (
         "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
         "then break-even is measured here"
@@ -107,6 +105,12 @@ _WORDS: dict[str, tuple[str, str]] = {
     "healthy_by_length": ("Mean acceptance length is good; whether it pays is not measured", "To know, {measure}."),
     "healthy": ("Acceptance is good; whether it pays is not measured", "To know, {measure}."),
 }
+
+# A server that could draft and does not, and is slower than without speculation (vllm#49548: dynamic k of 0).
+IDLE_SPECULATION = (
+    "Nothing is drafted, and decoding is slower than without speculation",
+    "Run without --speculative-config at this load: a k of 0 still costs time in each step.",
+)
 
 # States without drafts to judge: level and subject of the one finding, and the verdict.
 SUBJECTS: dict[str, tuple[Level, str]] = {
