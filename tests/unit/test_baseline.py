@@ -7,6 +7,7 @@ import re
 from functools import reduce
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,6 +32,13 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
 
 INF = math.inf
+
+
+def part(*counts: Any, step_seconds: float, prompt_tokens: float, cached: float) -> Counts:
+    more = {"step_seconds": step_seconds, "prompt_tokens": prompt_tokens, "cached_prompt_tokens": cached}
+    return replace(Counts(*counts), **more)
+
+
 EXAMPLE = Baseline(
     name="no speculation",
     recorded_at="2026-01-31T12:00:00Z",
@@ -52,6 +60,7 @@ EXAMPLE = Baseline(
         110.0,
         step_seconds=4.4,
         prompt_tokens=80.0,
+        cached_prompt_tokens=24.0,
         preemptions=0.0,
     ),
     requests_finished=10.0,
@@ -60,20 +69,20 @@ EXAMPLE = Baseline(
     blocks=(
         Block(
             seconds=900.0,
-            counts=Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=2.2, prompt_tokens=32.0),
+            counts=part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=2.2, prompt_tokens=32.0, cached=8.0),
             time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 5.0, 6.0), 0.5),
             request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 7.0, 7.0), 5.5),
         ),
         Block(
             seconds=900.25,
-            counts=Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=2.2, prompt_tokens=48.0),
+            counts=part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=2.2, prompt_tokens=48.0, cached=16.0),
             time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (0.0, 4.0, 4.0), 0.25),
             request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 3.0, 3.0), 2.0),
         ),
     ),
     intervals=(
-        Load(20.0, Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0)),
-        Load(25.0, Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0)),
+        Load(20.0, part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0, cached=8.0)),
+        Load(25.0, part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0, cached=16.0)),
     ),
 )
 TEXT = to_yaml(EXAMPLE)

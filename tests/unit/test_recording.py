@@ -60,7 +60,8 @@ def totals(baseline: Baseline) -> Baseline:
 def test_the_difference_of_two_real_dumps_is_what_happened_between_them() -> None:
     found = recorded(parse_exposition(BEFORE), parse_exposition(AFTER))
     counts = Counts(464.0, 1392.0, 1136.0, (418.0, 375.0, 343.0), 1600.0, 8.0, 464.0)
-    counts = msgspec.structs.replace(counts, step_seconds=15.138548, prompt_tokens=64.0, preemptions=0.0)
+    more = {"step_seconds": 15.138548, "prompt_tokens": 64.0, "cached_prompt_tokens": 0.0, "preemptions": 0.0}
+    counts = msgspec.structs.replace(counts, **more)
     assert found.counts == counts
     assert found.requests_finished == 8.0
     assert found.model_name == "tiny"
@@ -155,6 +156,18 @@ def test_an_interval_sums_polls_and_engines_in_the_order_of_time() -> None:
     assert [load.concurrency for load in found] == pytest.approx([7.5] * 3)
     assert [load.counts.preemptions for load in found] == [0.0, 1.0, 0.0]
     assert [load.counts.draft_tokens for load in found] == [4500.0] * 3
+
+
+def test_prompt_tokens_that_a_cache_held_are_not_computed() -> None:
+    """The cache holds three quarters of the prompt tokens in the first interval, and more than were counted next."""
+    shots = [
+        snapshot(msgspec.structs.replace(busy(100.0 * i, 2.0, i), prompt_tokens=200.0 * i, cached_prompt_tokens=held))
+        for i, held in enumerate((0.0, 150.0, 400.0))
+    ]
+    found = recorded(*shots)
+    assert [load.prompt_rate for load in found.intervals] == [50.0, 0.0]
+    assert found.counts.cached_prompt_ratio == 1.0
+    assert parse_baseline(to_yaml(found).encode()) == found
 
 
 @pytest.mark.parametrize(("polls", "seconds"), [(4.98, 14.94), (5.02, 15.06), (8.0, 16.0), (20.0, 20.0)])

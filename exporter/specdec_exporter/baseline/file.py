@@ -160,6 +160,7 @@ _ACCEPTANCE = ("drafts", "draft_tokens", "accepted_tokens", "accepted_per_positi
 _THROUGHPUT = (
     "requests_finished",
     "prompt_tokens",
+    "cached_prompt_tokens",
     "generation_tokens",
     "first_tokens",
     "steps",

@@ -42,7 +42,15 @@ _MAX_INTERVALS = 1000
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
 # Count -> field of a snapshot, and the part of a histogram.
-_COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
+_COUNTERS = (
+    "drafts",
+    "draft_tokens",
+    "accepted_tokens",
+    "generation_tokens",
+    "prompt_tokens",
+    "cached_prompt_tokens",
+    "preemptions",
+)
 _COUNTS = {
     **{name: (name, "") for name in _COUNTERS},
     "first_tokens": ("time_to_first_token", "count"),
@@ -319,8 +327,9 @@ def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
     found = {
         name: meaning.rank
-        for name, meaning in (MEANINGS | LENGTH_MEANINGS).items()
-        if meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
+        for name, own in (MEANINGS | LENGTH_MEANINGS).items()
+        for meaning in (own, own.also)
+        if meaning and meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
     }
     return sorted(found, key=found.__getitem__)
 

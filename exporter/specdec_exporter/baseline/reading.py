@@ -135,6 +135,7 @@ class _Acceptance(_Part, frozen=True, kw_only=True):
 class _Throughput(_Part, frozen=True, kw_only=True):
     requests_finished: Amount | None = None
     prompt_tokens: Amount | None = None
+    cached_prompt_tokens: Amount | None = None
     generation_tokens: Amount | None = None
     first_tokens: Amount | None = None
     steps: Amount | None = None
@@ -165,6 +166,7 @@ class _Columns(_Part, frozen=True, kw_only=True):
     draft_tokens: Amounts | None = None
     accepted_tokens: Amounts | None = None
     prompt_tokens: Amounts | None = None
+    cached_prompt_tokens: Amounts | None = None
     generation_tokens: Amounts | None = None
     first_tokens: Amounts | None = None
     steps: Amounts | None = None

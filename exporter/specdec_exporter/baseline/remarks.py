@@ -26,6 +26,9 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
         found.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
     found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
+    counts = baseline.counts
+    if counts.prompt_tokens and counts.step_seconds is not None and counts.cached_prompt_tokens is None:
+        found.append("cached prompt tokens were not counted, so all prompt tokens are taken for computed ones")
     return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_step_times(baseline))
 
 

@@ -23,6 +23,7 @@ LOAD_COUNTS = (
     "generation_tokens",
     "first_tokens",
     "prompt_tokens",
+    "cached_prompt_tokens",
     "drafts",
     "draft_tokens",
     "accepted_tokens",
@@ -69,8 +70,8 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def prompt_rate(self) -> float:
-        """Prompt tokens per second."""
-        return (self.counts.prompt_tokens or 0.0) / self.seconds if self.seconds > 0 else 0.0
+        """Computed prompt tokens per second: those that a cache held take no time of a step."""
+        return self.counts.computed_prompt_tokens / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def ran(self) -> bool:
