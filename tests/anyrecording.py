@@ -36,14 +36,16 @@ def intervals(draw: st.DrawFn) -> tuple[Load, ...]:
     names = ["steps", "generation_tokens", "first_tokens", "prompt_tokens", "cached_prompt_tokens", "preemptions"]
     names += DRAFTED if draw(st.booleans()) else ()
 
-    def interval() -> Load:
+    timed = draw(st.booleans())
+
+    def interval(number: int) -> Load:
         wild = draw(st.booleans())
         seconds = draw(st.floats(1e-3, 1e6) if wild else st.just(15.0))
         values = {name: draw(counts if wild else st.floats(1.0, 1e4)) for name in names}
         values["step_seconds"] = draw(counts if wild else st.floats(0.6 * seconds, 8.0 * seconds))
-        return Load(seconds, replace(Counts(), **values))
+        return Load(seconds, replace(Counts(), **values), 15.0 * number if timed else None)
 
-    return tuple(interval() for _ in range(draw(st.sampled_from([0, 1, 4, 9, 24]))))
+    return tuple(interval(number) for number in range(draw(st.sampled_from([0, 1, 4, 9, 24]))))
 
 
 @st.composite

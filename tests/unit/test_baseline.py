@@ -81,8 +81,16 @@ EXAMPLE = Baseline(
         ),
     ),
     intervals=(
-        Load(20.0, part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0, cached=8.0)),
-        Load(25.0, part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0, cached=16.0)),
+        Load(
+            20.0,
+            part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0, cached=8.0),
+            20.0,
+        ),
+        Load(
+            25.0,
+            part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0, cached=16.0),
+            1790.5,
+        ),
     ),
 )
 TEXT = to_yaml(EXAMPLE)
@@ -166,6 +174,16 @@ def test_a_file_without_intervals_blocks_and_lengths_is_read() -> None:
     assert (read.intervals, read.old, read.counts.step_seconds, read.counts.steps) == ((), True, None, 110.0)
 
 
+def test_a_file_without_cached_prompt_tokens_and_ends_is_read() -> None:
+    kept = [line for line in TEXT.splitlines() if not re.match(r"  (cached_prompt_tokens|ends):", line)]
+    read = parse_baseline("\n".join(kept).encode())
+    assert [load.ends for load in read.intervals] == [None, None]
+    assert [load.prompt_rate for load in read.intervals] == [32.0 / 20.0, 48.0 / 25.0]
+    assert (read.counts.cached_prompt_ratio, EXAMPLE.counts.cached_prompt_ratio) == (None, 0.3)
+    told = "cached prompt tokens were not counted, so all prompt tokens are taken for computed ones"
+    assert [told in remarks(each) for each in (read, EXAMPLE)] == [True, False]
+
+
 def plain(*steps: float, stall: float = 0.0) -> Baseline:
     """A recording without drafts: so many steps of 20 ms in each interval of 15 s; the first one stalls."""
     counts = [Counts(steps=each, step_seconds=each * 0.02 + (0.0 if i else stall)) for i, each in enumerate(steps)]
@@ -232,6 +250,9 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("seconds: [20, 25]", "seconds: [20, 0]", "intervals.seconds[1]: expected a time above 0 seconds, found 0"),
         ("  steps: [60, 50]", "  steps: [60]", "intervals.steps: expected 2 values, as many as seconds, found 1"),
         ("  steps: [60, 50]", "  steps: [60, -1]", "intervals.steps[1]: expected a number of at least 0"),
+        ("  ends: [20, 1790.5]", "  ends: [20]", "intervals.ends: expected 2 values, as many as seconds, found 1"),
+        ("ends: [20, 1790.5]", "ends: [20, 5]", "ends[1]: expected at least 20, in the order of time, found 5"),
+        ("blocks:  #", "blocks:\n  ends: [1]  #", "blocks.ends: unknown key"),
         ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
         ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
         (

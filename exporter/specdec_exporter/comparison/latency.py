@@ -101,9 +101,7 @@ def compare_latency(
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
     few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
-    # Prompts that one side computes, and the other has in a cache, stall answers: steps at like load know how many.
-    other_steps = traffic.load or traffic.caches or few
-    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and other_steps
+    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and (traffic.other_steps or few)
     if by_steps:
         decisive, explained, why = like_load, (1.0, 1.0), _no_steps(like_load, few)
     outcome: Outcome = "undecided"

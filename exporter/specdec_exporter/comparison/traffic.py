@@ -53,6 +53,11 @@ class Difference(NamedTuple):
         """Whether the sides are not known to differ."""
         return not (self.load or self.prompts or self.caches or self.answers)
 
+    @property
+    def other_steps(self) -> bool:
+        """Whether answers were made in other steps: with more requests, or more prompts that no cache held."""
+        return bool(self.load or self.caches)
+
     def forbids(self, sli: Sli) -> str | None:
         """Say why a latency concludes nothing.
 

@@ -34,19 +34,23 @@ _LEAST, _MOST = 1e-6, 1e15
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What one engine did in ``seconds`` of wall clock."""
+    """What one engine did in ``seconds`` of wall clock.
+
+    ``ends``: when this span ended, in seconds since the recording began (live: of the exporter's monotonic clock).
+    """
 
     seconds: float
     counts: Counts
+    ends: float | None = None
 
     def __add__(self, other: Load) -> Load:
-        """Sum over spans, or over engines: seconds are engine-seconds."""
+        """Sum over spans, or over engines: seconds are engine-seconds, and no end is known."""
         return Load(self.seconds + other.seconds, self.counts + other.counts)
 
     @property
     def compact(self) -> Load:
         """The same with :data:`LOAD_COUNTS` only."""
-        return Load(self.seconds, Counts(**{name: getattr(self.counts, name) for name in LOAD_COUNTS}))
+        return Load(self.seconds, Counts(**{name: getattr(self.counts, name) for name in LOAD_COUNTS}), self.ends)
 
     @property
     def steps(self) -> float:
