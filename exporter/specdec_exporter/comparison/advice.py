@@ -16,6 +16,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.speculation.speedup import COMPARED
 
 AdviceCode = Literal["use", "off", "undecided"]
 
@@ -44,8 +45,12 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: Policy) -> Advice:
-    """Say what to run; ``recordings`` are those with speculation, by name."""
-    present = max((each for each in loads if each.speedups), key=lambda each: each.recorded_seconds, default=None)
+    """Say what to run; ``recordings`` are those with speculation, by name.
+
+    At the load at which all were recorded longest; where they share none, at the requests per second that they share.
+    """
+    compared = [each for each in loads if each.speedups]
+    present = max(compared, key=lambda each: _telling(each, recordings), default=None)
     if present is None or present.fastest is None or present.unjudged:
         return _record_more(present, recordings)
     known = _known_around(present, loads)
@@ -70,9 +75,17 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
     )
 
 
+def _telling(at: AtLoad, recordings: Mapping[str, Baseline]) -> tuple[bool, bool, float]:
+    by_load = at.compared == "like_load"
+    return len(at.speedups) == len(recordings) or (by_load and at.known), by_load, at.recorded_seconds
+
+
 def _known_around(present: AtLoad, loads: Sequence[AtLoad]) -> list[AtLoad]:
     """Return the neighbouring loads at which it is known what to run: beyond them nothing is advised."""
-    runs = [list(run) for is_known, run in groupby(loads, key=lambda each: each.known) if is_known]
+    if present.compared != "like_load":
+        return [present]
+    by_load = [each for each in loads if each.compared == "like_load"]
+    runs = [list(run) for is_known, run in groupby(by_load, key=lambda each: each.known) if is_known]
     return next(run for run in runs if present in run)
 
 
@@ -127,6 +140,8 @@ def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
 def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
     """Return the speed-up of what is to run at the ends of the loads at which it drafts."""
     found = [(at.speedups[name], at) for at, name in runs if name is not None and name in at.speedups]
+    if found and found[0][1].compared == "same_arrivals":
+        return f"{times(found[0][0])} {COMPARED['same_arrivals']}"
     ends = (f"{times(speedup)} at {at.concurrency:.1f}" for speedup, at in found[:1] + found[1:][-1:])
     return f"{', '.join(ends)} requests in decode"
 
@@ -136,6 +151,8 @@ def _outlook(known: Sequence[AtLoad]) -> str:
     if found := stops_paying(known):
         low, high = ("?" if end is None else f"{end:.1f}" for end in (found.low, found.high))
         return f"Above about {found.value:.1f} ({low} to {high}) requests in decode speculation stops paying."
+    if any(each.compared == "same_arrivals" for each in known):
+        return "The recordings share no load, because a faster server has fewer requests in decode at a time."
     paying = ", ".join(f"{each.concurrency:.1f}" for each in known if _pays(each, each.fastest))
     compared = ", ".join(f"{each.concurrency:.1f}" for each in known)
     return f"Of {compared} requests in decode, speculation is shown to pay at {paying or 'none'}."
@@ -150,6 +167,8 @@ def _next_step(config: dict[str, Any] | None) -> str:
 
 
 def _at(load: AtLoad) -> str:
+    if load.compared == "same_arrivals":
+        return COMPARED[load.compared]
     return f"at {load.concurrency:.1f} requests in decode"
 
 
@@ -164,6 +183,8 @@ def called(recording: Baseline) -> str:
 
 def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
     """Return k by load if it differs and vLLM can do it, and what to know about that."""
+    if any(each.compared != "like_load" for each in loads):
+        return (), None
     ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
     if len(ranges) <= 1 or not any(_pays(each, each.recording) for each in loads):
         return (), None

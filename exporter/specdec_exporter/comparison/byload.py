@@ -1,8 +1,9 @@
 """Which of several recordings to run at each load: how much faster each decodes than without speculation. Pure.
 
-Each recording, with speculation or without, has its own line of step times. So its speed-up is known at every load near
-its own ones, whatever loads the others ran at. At one request rate they differ: a faster server has fewer requests in
-flight. ``concurrency`` is the number of requests in decode at a time, per engine.
+At each load, each recording is compared as :func:`~specdec_exporter.speculation.speedup.measure` compares the whole of
+it, by its intervals around that load. At one request rate they differ: a faster server has fewer requests in flight.
+Then the comparison at the same requests per second says which to run. ``concurrency`` is the number of requests in
+decode at a time, per engine.
 """
 
 from __future__ import annotations
@@ -15,23 +16,26 @@ from typing import Final
 import msgspec
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.speculation.acceptance import Counts, ratio
+from specdec_exporter.comparison.compare import Comparison
+from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.steptime import StepTimes, step_times
+from specdec_exporter.speculation.speedup import Compared, measure
+from specdec_exporter.speculation.steptime import StepTimes, step_times, total
 
 
 class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What recordings with speculation do at one load, and which to run.
 
-    ``recorded_seconds``: for how long they ran at about this load, the seconds of all request-steps. ``speedups``, by
-    recording: seconds per token without speculation / its own, at this load and at one rate of prompts for all; without
-    those whose speed-up or its interval is not known. ``recording`` is the one to run; ``null`` for no speculation.
-    ``unjudged`` names recordings that are not known here and may be faster: their mean time per output token is lower,
-    or not recorded. Where there is one, nothing is advised.
+    ``compared``: what is alike, the load or the requests per second; in the latter case ``concurrency`` is that of the
+    recording without speculation. ``recorded_seconds``: for how long all recordings ran at about this load, in
+    engine-seconds. ``speedups`` of decoding, by recording; without those whose speed-up is not known. ``recording`` is
+    the one to run; ``null`` for no speculation. ``unjudged`` names recordings that are not known here and may be
+    faster: their mean time per output token is lower, or not recorded. Where there is one, nothing is advised.
     """
 
+    compared: Compared = "like_load"
     concurrency: float
     recorded_seconds: float
     speedups: dict[str, Estimate]
@@ -53,55 +57,62 @@ class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
         return 1.0 if name is None else self.speedups[name].value
 
 
-_NOTHING: Final = Load(0.0, Counts())
 _LEAST_POWER: Final = -2  # a load of 1/4: an engine that idles most of the time
 _MOST_POWER: Final = 11  # 2048 requests in decode
+_WIDER: Final = 2.1  # loads around one where too few intervals ran at that one
 
 
 def speedups_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> list[AtLoad]:
     """Compare each candidate with the recording without speculation, at about each power of two that was recorded.
 
     The load is the mean of all intervals around that power: what clients of a fixed number give is met, not missed.
-    How many prompt tokens come with each generated one is a property of the traffic. At one load, a faster server
-    generates more tokens, so it reads more prompts too. All are compared at the mean of these rates, so that none is
-    far from its own.
     """
     parts = [_by_power(each) for each in (plain, *candidates)]
-    loads = {power: sum((each.get(power, _NOTHING) for each in parts), _NOTHING) for power in sorted({*chain(*parts)})}
-    whole = sum(loads.values(), _NOTHING)
-    per_token = ratio(whole.counts.computed_prompt_tokens, whole.tokens) or 0.0
-    times = {each.name: step_times(each.intervals, policy, per_token=True) for each in (plain, *candidates)}
-    return [
-        AtLoad(
-            concurrency=load.concurrency,
-            recorded_seconds=math.fsum(each.get(power, _NOTHING).step_seconds for each in parts[1:]),
-            speedups=_speedups(load.concurrency, per_token * load.concurrency, times, policy),
-        )
-        for power, load in loads.items()
-        if load.steps >= policy.cost.min_steps
-    ]
-
-
-def _by_power(recording: Baseline) -> dict[int, Load]:
-    """Return the sums of the intervals around each power of two."""
-    found: dict[int, Load] = {}
-    for load in recording.intervals:
-        if load.ran:
-            power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
-            found[power] = found.get(power, _NOTHING) + load
+    times, found = step_times(plain.intervals, policy), []
+    for power in sorted({*chain(*parts)}):
+        around = total([load for each in parts for load in each.get(power, ())])
+        if around.steps < policy.cost.min_steps:
+            continue
+        speedups = {
+            each.name: known
+            for each, own in zip(candidates, parts[1:], strict=True)
+            if times and (known := _speedup(each, own.get(power, ()), times, policy))
+        }
+        found.append(AtLoad(concurrency=around.concurrency, recorded_seconds=around.seconds, speedups=speedups))
     return found
 
 
-def _speedups(
-    load: float, prompts: float, times: Mapping[str, StepTimes | None], policy: Policy
-) -> dict[str, Estimate]:
-    """Return the speed-ups over the first one at a load, where ``prompts`` tokens are read in the time of a token."""
-    near = [each.line for each in times.values() if each and each.covers(load)]
-    rates = [prompts / (line.at(load, 0.0) + line.gamma * prompts) for line in near]
-    rate = math.fsum(rates) / len(rates) if rates else 0.0
-    plain, *others = ((name, each.at(load, rate, policy) if each else None) for name, each in times.items())
-    found = {name: (plain[1] / own).of_two_runs(policy.chance) for name, own in others if plain[1] and own}
-    return {name: each for name, each in found.items() if each.low is not None and each.high is not None}
+def _by_power(recording: Baseline) -> dict[int, list[Load]]:
+    """Return the intervals around each power of two."""
+    found: dict[int, list[Load]] = {}
+    for load in recording.intervals:
+        if load.ran:
+            power = min(max(round(math.log2(load.concurrency)), _LEAST_POWER), _MOST_POWER)
+            found.setdefault(power, []).append(load)
+    return found
+
+
+def _speedup(recording: Baseline, own: Sequence[Load], plain: StepTimes, policy: Policy) -> Estimate | None:
+    """Return the speed-up of a recording by its ``own`` intervals at a load; by those around it where they are few."""
+    if not own:
+        return None
+    if len(own) < policy.chance.fewest_batches:
+        here = total(own).concurrency
+        own = [each for each in recording.intervals if each.ran and 1.0 / _WIDER < each.concurrency / here < _WIDER]
+    found = measure(own, plain, policy)
+    return found.at_like_load or found.closed_loop
+
+
+def at_the_same_arrivals(plain: Baseline, comparisons: Sequence[Comparison]) -> AtLoad | None:
+    """Return what recordings do at the same requests per second; ``None`` unless that is known of all of them."""
+    found = {each.candidate.name: each.speedup.same_arrivals for each in comparisons}
+    whole = total([load for load in plain.intervals if load.ran])
+    known = {name: each for name, each in found.items() if each is not None}
+    if not known or len(known) < len(found):
+        return None
+    return AtLoad(
+        compared="same_arrivals", concurrency=whole.concurrency, recorded_seconds=whole.seconds, speedups=known
+    )
 
 
 def choose(loads: Sequence[AtLoad], plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> list[AtLoad]:

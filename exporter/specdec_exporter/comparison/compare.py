@@ -20,7 +20,7 @@ from specdec_exporter.speculation.acceptance import mean_draft_length
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.speedup import Measured, measure
+from specdec_exporter.speculation.speedup import Compared, Measured, measure
 from specdec_exporter.speculation.steptime import step_times
 
 
@@ -58,17 +58,25 @@ _FACTS: Final = Side.__struct_fields__[: Side.__struct_fields__.index("requests"
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     """The speed-ups of the candidate's decoding, and what its drafts cost; ``null`` without step times.
 
-    ``at_like_load`` is at the load and the prompts per second that the candidate had; it is the one that is judged.
-    ``concurrency`` is that load: the mean requests in decode, per engine. ``compared_ratio`` is the share of the
-    candidate's decoding at loads near those of the baseline, which the figures are of. ``closed_loop`` is what a fixed
-    number of clients gets.
+    ``judged`` is the one that is judged, and ``compared`` says of which comparison: ``like_load`` (as many requests in
+    decode, as many prompt tokens per second), ``closed_loop`` (a fixed number of clients), ``same_arrivals`` (as many
+    requests per second), or ``unlike_arrivals`` (other requests per second, which do not explain it). ``at_like_load``,
+    ``closed_loop`` and ``same_arrivals`` are the comparisons that hold. Where none does, ``why_unknown`` says why, and
+    ``remedy`` what would make it known. ``concurrency``: the candidate's mean requests in decode, per engine.
+    ``compared_ratio`` is the share of its decoding at loads near those of the baseline, which the figures are of.
 
     ``break_even_acceptance_ratio`` is also the cost of one more draft token over a step without drafts. It and the mean
-    acceptance length that breaks even are ``null`` unless the candidate alone speculates.
+    acceptance length that breaks even are ``null`` unless the candidate alone speculates, and the step time of the
+    baseline at its load is known.
     """
 
+    judged: Estimate | None = None
+    compared: Compared | None = None
+    why_unknown: str | None = None
+    remedy: str | None = None
     at_like_load: Estimate | None = None
     closed_loop: Estimate | None = None
+    same_arrivals: Estimate | None = None
     concurrency: float | None = None
     compared_ratio: float | None = None
     break_even_acceptance_ratio: Estimate | None = None
@@ -101,10 +109,11 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
     if paired:
         refuse_other_minutes(baseline, candidate, policy)
     traffic = difference(baseline, candidate, policy, paired=paired)
-    measured = _at_like_load(baseline, candidate, policy, recorded_in_both=bool(traffic.load), paired=paired)
-    like_load = measured.speedup.inverse() if measured else None
+    # If the baseline speculates too, only the speed-ups mean something.
+    plain = step_times(baseline.intervals, policy, per_token=baseline.speculates)
+    measured = measure(candidate.intervals, plain, policy, paired=paired) if plain else None
     latencies = tuple(
-        compare_latency(sli, baseline, candidate, traffic, policy, like_load=like_load, paired=paired) for sli in SLIS
+        compare_latency(sli, baseline, candidate, traffic, policy, measured=measured, paired=paired) for sli in SLIS
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
     change, speculates = acceptance_change(baseline, candidate, policy), (baseline.speculates, candidate.speculates)
@@ -118,22 +127,6 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
         flags=flags(baseline, candidate, traffic, policy),
         decision=decide(latencies, measured, change, policy, speculates=speculates),
     )
-
-
-def _at_like_load(
-    baseline: Baseline, candidate: Baseline, policy: Policy, *, recorded_in_both: bool, paired: bool
-) -> Measured | None:
-    """Return how much faster ``candidate`` decodes than ``baseline`` at like load; ``None`` if that is not known.
-
-    If the baseline speculates, only the speed-ups mean something. ``recorded_in_both`` leaves out loads that the
-    baseline did not have: where the loads differ, the line of its step times may bend between them.
-    """
-    plain = step_times(baseline.intervals, policy, per_token=baseline.speculates)
-    if plain is None:
-        return None
-    low, high = plain.loads
-    loads = [each for each in candidate.intervals if not recorded_in_both or low <= each.concurrency <= high]
-    return measure(loads, plain, policy, paired=paired)
 
 
 def side_of(recording: Baseline, policy: Policy) -> Side:
@@ -160,8 +153,13 @@ def _speedup(measured: Measured | None, before: Figures | None, after: Figures |
     cost = measured.draft_cost_ratio if after and not before else None
     length = mean_draft_length(after.draft_tokens, after.drafts) if after else None
     return Speedup(
-        at_like_load=measured.speedup,
+        judged=measured.speedup,
+        compared=measured.compared,
+        why_unknown=measured.unknown.why if measured.unknown else None,
+        remedy=measured.unknown.remedy if measured.unknown else None,
+        at_like_load=measured.at_like_load,
         closed_loop=measured.closed_loop,
+        same_arrivals=measured.same_arrivals,
         concurrency=measured.concurrency,
         compared_ratio=measured.compared_ratio,
         break_even_acceptance_ratio=cost if after and after.acceptance_ratio is not None else None,

@@ -13,6 +13,7 @@ from specdec_exporter.comparison.traffic import Difference, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
+from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
@@ -52,7 +53,8 @@ class QuantileComparison(msgspec.Struct, frozen=True):
 class LatencyComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One SLI of both sides. Ratios are candidate / baseline, so below 1 is faster; intervals are 95 %.
 
-    ``like_load_ratio`` is the ratio at like load, where it decides instead of ``mean_ratio``. ``tail_shift``: requests
+    ``like_load_ratio``, 1 / the speed-up that the steps tell, decides about the time per output token instead of
+    ``mean_ratio`` wherever steps were recorded. ``tail_shift``: requests
     newly slower than a limit that held most of them at baseline, as in the rule pack; at boundaries that both have.
     ``undecided_because`` says in words why ``outcome`` is ``undecided``.
     """
@@ -88,22 +90,27 @@ def compare_latency(
     traffic: Difference,
     policy: Policy,
     *,
-    like_load: Estimate | None,
+    measured: Measured | None,
     paired: bool,
 ) -> LatencyComparison:
-    """Compare one SLI. ``like_load``, the ratio at loads that both had, decides about tokens at another load, and where
-    requests are too few: their steps are many.
+    """Compare one SLI. What is ``measured`` by steps decides about the time per output token: steps are many.
 
-    ``paired``: both sides are of the same minutes.
+    ``paired``: both sides are of the same minutes. The error of other latencies is not known then: a burst that both
+    had moves their queues, not their steps, alike.
     """
     sides = then, now = _sample(baseline, sli), _sample(candidate, sli)
     before, after = mean_of(then), mean_of(now)
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
     few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
-    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and (traffic.other_steps or few)
-    if by_steps:
-        decisive, explained, why = like_load, (1.0, 1.0), _no_steps(like_load, few)
+    why, steps = traffic.forbids(sli) or few, measured if sli == "time_per_output_token" else None
+    if steps is not None:
+        decisive, explained = steps.speedup.inverse() if steps.speedup else None, (1.0, 1.0)
+        why = steps.unknown.why if steps.unknown else None
+    elif sli == "time_per_output_token" and traffic.other_steps:
+        why = "loads or prefix caches differ, and step times are not known"
+    elif sli != "time_per_output_token" and paired:
+        why = "of a pair it is shown, not judged"
     outcome: Outcome = "undecided"
     if why is None:
         outcome = _outcome(direction(decisive, policy.latency, explained), None if few else tail, traffic)
@@ -114,7 +121,7 @@ def compare_latency(
         requests=requests,
         mean_seconds=Pair(before and before.value, after and after.value),
         mean_ratio=means,
-        like_load_ratio=decisive if by_steps else None,
+        like_load_ratio=decisive if steps else None,
         quantiles=tuple(
             QuantileComparison(share, *(Quantile(*side.whole.quantile(share, Z)) for side in sides))
             for share in QUANTILES
@@ -123,13 +130,6 @@ def compare_latency(
         outcome=outcome,
         undecided_because=why,
     )
-
-
-def _no_steps(like_load: Estimate | None, few: str | None) -> str | None:
-    """Say why the steps at like load decide nothing; ``few``: why the requests do not."""
-    if like_load is None:
-        return few or "loads or prefix caches differ, and step times at a load of both sides are not known"
-    return few if like_load.low is None else None
 
 
 def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) -> Outcome:

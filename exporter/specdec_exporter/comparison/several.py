@@ -13,7 +13,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.advice import Advice, advise
-from specdec_exporter.comparison.byload import AtLoad, choose, speedups_by_load
+from specdec_exporter.comparison.byload import AtLoad, at_the_same_arrivals, choose, speedups_by_load
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.policy import Policy
@@ -41,9 +41,12 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
+    comparisons = tuple(compare(plain, each, policy) for each in candidates)
     loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy)
+    if (together := at_the_same_arrivals(plain, comparisons)) is not None:
+        loads += choose([together], plain, candidates, policy)
     return Several(
-        comparisons=tuple(compare(plain, each, policy) for each in candidates),
+        comparisons=comparisons,
         loads=tuple(loads),
         advice=advise(loads, {each.name: each for each in candidates}, policy),
     )

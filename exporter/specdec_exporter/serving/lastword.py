@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.sentences import undecided
+from specdec_exporter.speculation.sentences import SUSPECTED, undecided
 from specdec_exporter.speculation.verdict import Verdict
 
 
@@ -14,7 +15,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shown``: the verdict now. ``word``: the last one that had enough drafts, ``None`` if there was none. ``since``:
     when it was first said. ``said_at``: the last look that said it. ``shown_since``: since when ``shown`` has its code.
-    ``first``: it was never healthy before, so what is wrong may be older.
+    ``first``: it was never healthy before, so what is wrong may be older. ``suspected_at``: the first of the looks in a
+    row that find harm; ``None`` if the last one found none.
     """
 
     shown: Verdict
@@ -23,31 +25,49 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     said_at: float = 0.0
     shown_since: float = 0.0
     first: bool = True
+    suspected_at: float | None = None
 
 
 def remembered(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:
     """Return what to say now that ``judged`` is what the last figures say.
 
-    Harm is said at once, and so is what chance cannot confuse with the last word; a measurement goes before a guess.
-    Any other word is left when no look has said it for ``verdict_hold_seconds``: else the verdict of a service near a
-    threshold would change at every look. A ``healthy`` that has been said for as long is left as soon as the
-    measurement doubts it.
+    Harm is said when two looks in a row find it, and left when the measurement no longer tells it. What chance cannot
+    confuse with the last word is said at once; a measurement goes before a guess. Any other word is left when no look
+    has said it for ``verdict_hold_seconds``: else the verdict of a service near a threshold would change at every look.
+    A ``healthy`` that has been said for as long is left as soon as the measurement doubts it.
     """
+    if judged.code != "harmful":
+        return replace(_next_word(before, judged, now, policy), suspected_at=None)
+    suspected = before.suspected_at if before is not None else None
+    if suspected is None or now - suspected < policy.harm_apart_seconds:
+        harm = before is not None and before.word is not None and before.word.code == "harmful"
+        judged = judged if harm else _suspected(judged)
+    return replace(_next_word(before, judged, now, policy), suspected_at=now if suspected is None else suspected)
+
+
+def _suspected(judged: Verdict) -> Verdict:
+    """Return the verdict of one look that finds harm."""
+    headline, action = SUSPECTED
+    possible = tuple(sorted({*judged.within_chance, "harmful"} - {"watch"}))
+    return replace(judged, code="watch", headline=headline, action=action, within_chance=possible)
+
+
+def _next_word(before: Remembered | None, judged: Verdict, now: float, policy: Policy) -> Remembered:
     hold = policy.verdict_hold_seconds
     before = before or Remembered(shown=judged)
     word = before.word if now - before.said_at < hold else None
     if judged.preliminary is not None or judged.basis is None:
         shown = judged if judged.preliminary is None else _preliminary(word, judged, judged.preliminary)
-        return msgspec.structs.replace(before, shown=shown, word=word)
+        return replace(before, shown=shown, word=word)
     guessed = judged.basis == "measured" and (before.word is None or before.word.basis == "assumed")
     if guessed and judged.code == "watch":  # the measurement does not tell yet: what it will tell is said at once
         return Remembered(shown=judged)
     if guessed or word is None or _is_left(word, judged, is_old=now - before.since >= hold):
         return Remembered(shown=judged, word=judged, since=now, said_at=now)
     if word.code == judged.code:
-        return msgspec.structs.replace(before, shown=judged, word=judged, said_at=now)
+        return replace(before, shown=judged, word=judged, said_at=now)
     reason = f"it ends after {hold / 60:.0f} minutes in which no reading says {word.code.replace('_', ' ')}"
-    return msgspec.structs.replace(before, shown=_kept(word, judged, reason))
+    return replace(before, shown=_kept(word, judged, reason))
 
 
 def _is_left(word: Verdict, judged: Verdict, *, is_old: bool) -> bool:
@@ -58,6 +78,8 @@ def _is_left(word: Verdict, judged: Verdict, *, is_old: bool) -> bool:
     by_guess = word.basis == "measured" and judged.basis == "assumed" and word.code != "slower"
     if judged.code == "harmful" or (word.code not in judged.within_chance and not by_guess):
         return True
+    if word.code == "harmful" and judged.basis == "measured" and judged.code in ("watch", "healthy"):
+        return True  # the interval of the speed-up holds 1, or is above it
     doubted = judged.basis == "measured" and judged.code in ("watch", "not_paying")
     return is_old and doubted and word.code == "healthy"
 
@@ -67,13 +89,13 @@ def _preliminary(word: Verdict | None, judged: Verdict, reason: str) -> Verdict:
     if word is not None:
         return _kept(word, judged, "there are too few drafts now for another verdict")
     verdict = undecided("few_drafts", reason)
-    return msgspec.structs.replace(verdict, acceptance_ratio=judged.acceptance_ratio, preliminary=reason)
+    return replace(verdict, acceptance_ratio=judged.acceptance_ratio, preliminary=reason)
 
 
 def _kept(word: Verdict, judged: Verdict, reason: str) -> Verdict:
     """Return the last word with the figures of now."""
     within_chance = {*judged.within_chance, *((judged.code,) if judged.basis else ())} - {word.code}
-    return msgspec.structs.replace(
+    return replace(
         word,
         reasons=(*judged.reasons, f"the last verdict stands: {reason}"),
         acceptance_ratio=judged.acceptance_ratio,

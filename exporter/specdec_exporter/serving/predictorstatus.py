@@ -77,7 +77,7 @@ def _measurement(cost: Measured, seconds: float) -> Measurement:
         why_unknown=cost.unknown.why if cost.unknown else None,
         remedy=cost.unknown.remedy if cost.unknown else None,
         at_like_load=cost.at_like_load,
-        same_clients=cost.same_clients,
+        closed_loop=cost.closed_loop,
         same_arrivals=cost.same_arrivals,
         draft_cost_ratio=cost.draft_cost_ratio,
         concurrency=cost.concurrency,

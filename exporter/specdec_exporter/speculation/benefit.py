@@ -82,8 +82,8 @@ def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
         f"speed-up of decoding {found.value:.2f} ({low:.2f} to {high:.2f}) {COMPARED[compared]}, against the baseline "
         f"without speculation; {cost.steps:,.0f} steps at {cost.concurrency or 0.0:.1f} requests in decode"
     )
-    if (clients := cost.same_clients) is not None and compared == "like_load":
-        reason += f"; {clients.value:.2f} {COMPARED['same_clients']}"
+    if (clients := cost.closed_loop) is not None and compared == "like_load":
+        reason += f"; {clients.value:.2f} {COMPARED['closed_loop']}"
     if (cost.compared_ratio or 1.0) < _MOST:
         reason += f"; {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the load was outside what the baseline has"
     word: Worth | None = None

@@ -90,8 +90,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speed-up is of this time. ``warm_up_seconds``: the time after a start that is left out. ``k_loss_max``: a k that is
     slower than the best one by at most this share is as good. ``bend_parts``: one part of so many of a recording's
     intervals, those nearest to a load, tells how far the step time is off the line there, as far as that is more than
-    ``bend_z_score`` standard errors. ``first_stage_f_min``: a recording whose rate of steps tells less about the load, by
-    F, was steady. ``small_prefill_share``: reading prompts is a small part of a step below this share.
+    ``bend_z_score`` standard errors. ``first_stage_f_min``: a recording of which the first stage tells
+    less, by F, had a steady load. ``small_prefill_share``: reading prompts is a small part of a step below this share.
     """
 
     min_steps: int
@@ -134,6 +134,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     draft_correlation: float
     assumed_drafts_per_request: float
     verdict_hold_seconds: float
+    harm_apart_seconds: float
     short_window_seconds: float
     state_window_seconds: float
     temperature_bands: tuple[float, ...]

@@ -106,6 +106,10 @@ _WORDS: dict[str, tuple[str, str]] = {
     "healthy": ("Acceptance is good; whether it pays is not measured", "To know, {measure}."),
 }
 
+SUSPECTED = (
+    "Decoding may be slower with speculation than without it",
+    "Wait for the next reading: if it finds the same, roll back.",
+)
 # A server that could draft and does not, and is slower than without speculation (vllm#49548: dynamic k of 0).
 IDLE_SPECULATION = (
     "Nothing is drafted, and decoding is slower than without speculation",

@@ -9,28 +9,32 @@ can tell, and the first that holds is the one that is judged:
 - *with the same number of clients*: as many requests in decode, and the prompts that the slower server would have read
   for them. Where the load was steady, it needs no curve: S0 is the recording's mean.
 - *at the same requests per second*: seconds of decoding for a token, one against the other. A faster server has fewer
-  requests in decode then, so this holds where its load was never recorded. A server that serves no more requests and
-  is much slower loses; one that serves no fewer and is much faster gains.
+  requests in decode then, so this holds where its load was never recorded.
+
+Where none holds, one more tells what nobody can doubt: a server that serves no more requests per second and is much
+slower loses, as under an overload; one that serves no fewer and is much faster gains.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, batches, jackknife, stalled
+from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, jackknife, stalled
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.steptime import MOST_PREFILL, Curve, StepTimes, total, undisturbed
+from specdec_exporter.speculation.steptime import MOST_PREFILL, Curve, StepTimes, in_time, total, undisturbed
 
-Compared = Literal["like_load", "same_clients", "same_arrivals"]
+Compared = Literal["like_load", "closed_loop", "same_arrivals", "unlike_arrivals"]
 COMPARED: Final[dict[Compared, str]] = {
     "like_load": "at the same load",
-    "same_clients": "with the same number of clients",
+    "closed_loop": "with the same number of clients",
     "same_arrivals": "at the same requests per second",
+    "unlike_arrivals": "which the requests per second do not explain",
 }
 
 
@@ -45,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """What drafts cost and gave over a span, against a recording.
 
     ``speedup`` is of decoding, and is what is judged; ``compared`` says of which comparison it is. Both are ``None``
-    where it is not known, and ``unknown`` says why. ``at_like_load``, ``same_clients`` and ``same_arrivals`` are the
+    where it is not known, and ``unknown`` says why. ``at_like_load``, ``closed_loop`` and ``same_arrivals`` are the
     comparisons that hold, each with an interval. ``draft_cost_ratio`` is the cost of one more draft token / the cost of
     a step without drafts, which is the acceptance that breaks even; ``plain_step_seconds`` is the latter. ``None``
     without drafts, and where no step time without drafts is known. ``compared_ratio`` is the share of the step time at
@@ -56,7 +60,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Estimate | None = None
     unknown: Unknown | None = None
     at_like_load: Estimate | None = None
-    same_clients: Estimate | None = None
+    closed_loop: Estimate | None = None
     same_arrivals: Estimate | None = None
     draft_cost_ratio: Estimate | None = None
     compared_ratio: float | None = None
@@ -80,24 +84,13 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     now = _Now(total(told), told, plain, policy, paired)
     if (few := _too_little(now)) is not None:
         return _facts(now, unknown=few)
-    found: dict[Compared, _Found | Unknown] = {
-        "like_load": _at_like_load(now),
-        "same_clients": _with_the_same_clients(now),
-        "same_arrivals": _at_the_same_arrivals(now, [load for load in loads if load.ran]),
-    }
-    known = {name: each for name, each in found.items() if isinstance(each, _Found)}
-    for name, each in known.items():
-        comparisons = {_FIELDS[other]: one.speedup for other, one in known.items()}
-        return _facts(now, compared=name, speedup=each.speedup, cost=each, **comparisons)
-    reasons = [each for each in found.values() if isinstance(each, Unknown)]
-    return _facts(now, unknown=max(reasons, key=lambda each: each.remedy == _LONGER))
-
-
-_FIELDS: Final[dict[Compared, str]] = {
-    "like_load": "at_like_load",
-    "same_clients": "same_clients",
-    "same_arrivals": "same_arrivals",
-}
+    by_arrivals = _by_arrivals(now, [load for load in loads if load.ran])
+    answers = (_at_like_load(now), _with_the_closed_loop(now), by_arrivals)
+    known = {each.compared: each for each in answers if isinstance(each, _Found)}
+    if not known:
+        reasons = [each for each in answers if isinstance(each, Unknown)]
+        return _facts(now, unknown=max(reasons, key=lambda each: each.remedy == _LONGER))
+    return _facts(now, known)
 
 
 class _Now(NamedTuple):
@@ -113,6 +106,7 @@ class _Now(NamedTuple):
 class _Found(NamedTuple):
     """A comparison that holds. ``slowdown`` is step time / step time without drafts, seconds of ``plain_step``."""
 
+    compared: Compared
     speedup: Estimate
     slowdown: Estimate | None = None
     plain_step: float | None = None
@@ -130,29 +124,28 @@ def _too_little(now: _Now) -> Unknown | None:
 
 
 def _facts(
-    now: _Now,
-    *,
-    compared: Compared | None = None,
-    speedup: Estimate | None = None,
-    unknown: Unknown | None = None,
-    cost: _Found | None = None,
-    **comparisons: Estimate,
+    now: _Now, known: Mapping[Compared, _Found] = MappingProxyType({}), unknown: Unknown | None = None
 ) -> Measured:
+    """Return the facts of now, and the comparisons that hold; the first is judged."""
+    judged = next(iter(known.values()), None)
+    speedups = {compared: each.speedup for compared, each in known.items()}
     whole, drafted = now.whole, now.whole.counts.draft_tokens or 0.0
     per_step = drafted / whole.steps if whole.steps else None
     return Measured(
-        compared=compared,
-        speedup=speedup,
+        compared=judged.compared if judged else None,
+        speedup=judged.speedup if judged else None,
         unknown=unknown,
-        draft_cost_ratio=_draft_cost(cost.slowdown, per_step) if cost else None,
-        compared_ratio=cost.compared_ratio if cost else None,
-        plain_step_seconds=cost.plain_step if cost else None,
+        at_like_load=speedups.get("like_load"),
+        closed_loop=speedups.get("closed_loop"),
+        same_arrivals=speedups.get("same_arrivals"),
+        draft_cost_ratio=_draft_cost(judged.slowdown, per_step) if judged else None,
+        compared_ratio=judged.compared_ratio if judged else None,
+        plain_step_seconds=judged.plain_step if judged else None,
         concurrency=whole.concurrency if whole.steps else None,
         steps=whole.steps,
         step_seconds=whole.step_seconds / whole.steps if whole.steps else None,
         tokens_per_step=whole.tokens / whole.steps if whole.steps else None,
         draft_tokens_per_step=per_step,
-        **comparisons,
     )
 
 
@@ -166,7 +159,7 @@ def _draft_cost(slowdown: Estimate | None, drafted: float | None) -> Estimate | 
     return Estimate(value, low, high)
 
 
-# --- Against the curve: at the same load, and with the same number of clients ------------------------------------------
+# --- Against the curve: at the same load, and with the same number of clients -----------------------------------------
 
 
 def _at_like_load(now: _Now) -> _Found | Unknown:
@@ -177,10 +170,10 @@ def _at_like_load(now: _Now) -> _Found | Unknown:
         return _not_recorded(now)
     if not now.plain.covers_prompts(sums.prompt_rate, now.policy):
         return _other_prompts(now, sums.prompt_rate)
-    return _by_curve(now, _Sums.speedup)
+    return _by_curve(now, "like_load", _Sums.speedup)
 
 
-def _with_the_same_clients(now: _Now) -> _Found | Unknown:
+def _with_the_closed_loop(now: _Now) -> _Found | Unknown:
     """A fixed number of clients sends prompts as fast as it gets answers: r / U is what the plain server would read."""
     plain, whole = now.plain, now.whole
     if plain.steady:
@@ -192,13 +185,13 @@ def _with_the_same_clients(now: _Now) -> _Found | Unknown:
             return other
         # The step may not depend on the load at all, or on nothing else: between the two lies half their ratio.
         doubt = Spread(1.0, abs(math.log(whole.concurrency / plain.whole.concurrency)) / 2.0)
-        return _by_curve(now, _Sums.speedup, doubt)
+        return _by_curve(now, "closed_loop", _Sums.speedup, doubt)
     sums = _Sums.of(_near(now.loads, now), plain.curve, now.policy)
     if sums is None or sums.steps < now.policy.cost.min_steps:
         return _not_recorded(now)
     if not plain.covers_prompts(sums.prompt_rate / max(sums.closed_loop(), 1e-9), now.policy):
         return _other_prompts(now, sums.prompt_rate)
-    return _by_curve(now, _Sums.closed_loop)
+    return _by_curve(now, "closed_loop", _Sums.closed_loop)
 
 
 def _not_recorded(now: _Now) -> Unknown:
@@ -239,14 +232,7 @@ def _other_work(then: Load, now: Load, policy: Policy) -> Unknown | None:
 _FEW_PROMPTS: Final = 1.0  # for each generated token: their steps are few beside those of decoding
 
 
-class _Near(NamedTuple):
-    """An interval at a load near the recorded ones."""
-
-    load: Load
-
-    def plain_seconds(self, curve: Curve, policy: Policy) -> float:
-        """Return the seconds of a step without drafts."""
-        return curve.at(self.load.concurrency, self.load.prompt_rate, policy)
+_CERTAIN: Final = Spread(1.0, 0.0)
 
 
 def _near(loads: Sequence[Load], now: _Now) -> list[Load]:
@@ -255,7 +241,9 @@ def _near(loads: Sequence[Load], now: _Now) -> list[Load]:
     return [load for load in loads if now.plain.covers(load.concurrency, now.policy)]
 
 
-def _by_curve(now: _Now, figure: Callable[[_Sums], float], doubt: Spread = Spread(1.0, 0.0)) -> _Found | Unknown:
+def _by_curve(
+    now: _Now, compared: Compared, figure: Callable[[_Sums], float], doubt: Spread = _CERTAIN
+) -> _Found | Unknown:
     plain, policy = now.plain, now.policy
     near = _near(now.loads, now)
     sums = _Sums.of(near, plain.curve, policy)
@@ -278,6 +266,7 @@ def _by_curve(now: _Now, figure: Callable[[_Sums], float], doubt: Spread = Sprea
     if speedup.low is None:
         return _too_wide(policy)
     return _Found(
+        compared,
         speedup,
         estimate(lambda each: each.tokens / each.steps / figure(each)),
         sums.plain_step_seconds / sums.steps,
@@ -292,7 +281,7 @@ def _too_wide(policy: Policy) -> Unknown:
 def _chances(now: _Now, near: Sequence[Load]) -> list[list[_Sums | None]]:
     """Return the sums without each batch: of what runs now, and of the recording; of a pair, of both at once."""
     plain, policy = now.plain, now.policy
-    rest = all_but_each([_near(batch, now) for batch in batches(now.loads, policy.chance)])
+    rest = all_but_each([_near(batch, now) for batch in in_time(now.loads, policy)])
     if now.paired:
         if len(plain.copies) != len(rest):
             return [[]]
@@ -343,13 +332,13 @@ class _Sums(NamedTuple):
         return self.speedup() * (1.0 - share) + share
 
 
-# --- Without a curve: at the same requests per second ------------------------------------------------------------------
+# --- Without a curve: by requests per second ------------------------------------------------------------------
 
 
-def _at_the_same_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
+def _by_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
     then, policy = now.plain.whole, now.policy
     whole = total(ran)
-    parts = [list(map(total, batches(ran, policy.chance))), list(now.plain.parts)]
+    parts = [list(map(total, in_time(ran, policy))), list(now.plain.parts)]
     value = _token_seconds(parts[1]) / _token_seconds(parts[0]) if then.tokens and whole.tokens else math.nan
     demand = [_ratio(whole, then, each) for each in (_requests, _tokens)]
     if not 0.0 < value < math.inf or None in demand:
@@ -363,7 +352,7 @@ def _at_the_same_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
     if alike and not preempted:
         # Where requests differ by so much, their time may too, whichever way.
         speedup = (found * Spread(1.0, max(map(abs, off)))).of_two_runs(policy.chance)
-        return _Found(speedup) if speedup.low is not None else _too_wide(policy)
+        return _Found("same_arrivals", speedup) if speedup.low is not None else _too_wide(policy)
     # A server that gets no more requests is no slower for them, and one that gets no fewer no faster.
     much = policy.latency.harmful_ratio
     no_more, no_fewer = max(off) <= math.log(reach), min(off) >= -math.log(reach)
@@ -371,7 +360,7 @@ def _at_the_same_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
     if speedup.low is None or speedup.high is None:
         return _too_wide(policy)
     if (no_more and speedup.high < 1.0 and value * much <= 1.0) or (no_fewer and speedup.low > 1.0 and value >= much):
-        return _Found(speedup)
+        return _Found("unlike_arrivals", speedup)
     return _not_recorded(now)
 
 

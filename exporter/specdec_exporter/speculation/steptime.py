@@ -121,7 +121,7 @@ class StepTimes:
         return _near(concurrency, self.loads, min(max(high / low, 1.0 + policy.latency.traffic_tolerance), _REACH))
 
     def covers_prompts(self, prompt_rate: float, policy: Policy) -> bool:
-        """Whether such a rate of prompts, or half or twice as many, was recorded, or they are a small part of a step."""
+        """Whether such a rate of prompts, or half or twice of it, was recorded, or they are a small part of a step."""
         small = self.curve.line.gamma * prompt_rate < policy.cost.small_prefill_share
         return small or _near(prompt_rate, self.prompt_rates, _REACH)
 
@@ -148,6 +148,24 @@ def total(loads: Sequence[Load]) -> Load:
     return sum(loads, Load(0.0, Counts()))
 
 
+def in_time(loads: Sequence[Load], policy: Policy) -> list[Sequence[Load]]:
+    """Cut intervals into consecutive batches; empty if they are too few.
+
+    Where their times are known, batches have equal times: those of two recordings that began at once are of the same
+    minutes. Else they have equal numbers.
+    """
+    cut = batches(loads, policy.chance)
+    ends = [load.ends for load in loads if load.ends is not None]
+    if not cut or len(ends) < len(loads):
+        return cut
+    first = min(end - load.seconds for end, load in zip(ends, loads, strict=True))
+    span = (max(ends) - first) / len(cut)
+    timed: list[list[Load]] = [[] for _ in cut]
+    for end, load in zip(ends, loads, strict=True):
+        timed[min(max(int((end - load.seconds / 2.0 - first) / span), 0), len(cut) - 1)].append(load)
+    return list(timed) if all(timed) else cut
+
+
 def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False) -> StepTimes | None:
     """Fit the step time of a recording to its intervals, in the order of time; ``None`` if they are too few.
 
@@ -156,11 +174,12 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     """
     ran = [load for load in loads if load.ran and (load.tokens >= 1.0 or not per_token)]
     told = undisturbed(ran, policy)
-    points = [_Point.of(load, load.tokens if per_token else load.steps) for load in told]
-    cut = batches(points, policy.chance)
+    cut = [[_Point.of(load, per_token=per_token) for load in batch] for batch in in_time(told, policy)]
+    points = [point for batch in cut for point in batch]
     if not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
         return None
-    rest, fits = all_but_each(cut), [_fitted(points), *map(_fitted, all_but_each(cut))]
+    rest = all_but_each(cut)
+    fits = [_fitted(some) for some in (points, *rest)]
     lines = [fit.line for fit in fits if fit is not None]
     steady = len(lines) < len(fits) or not _tells_unloaded([fit.unloaded for fit in fits if fit is not None], policy)
     if steady:
@@ -179,7 +198,7 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
         misfit=0.0 if steady else _misfit(curve, policy),
         loads=(total(told).concurrency,) * 2 if steady else _ends(whole),
         prompt_rates=_ends([load.prompt_rate for load in told]),
-        parts=tuple(map(total, batches(ran, policy.chance))),
+        parts=tuple(map(total, in_time(ran, policy))),
         preempted=any(load.counts.preemptions for load in told),
     )
 
@@ -250,7 +269,9 @@ class _Point(NamedTuple):
     prompt_rate: float
 
     @classmethod
-    def of(cls, load: Load, steps: float) -> _Point:
+    def of(cls, load: Load, *, per_token: bool) -> _Point:
+        """``per_token``: tokens count instead of steps."""
+        steps = load.tokens if per_token else load.steps
         return cls(steps, load.step_seconds / steps, steps / load.seconds, load.prompt_rate)
 
     @property
@@ -296,7 +317,9 @@ def _fitted(points: Sequence[_Point]) -> _Fit | None:
 
 def _first_stage(points: Sequence[_Point]) -> tuple[float, ...] | None:
     """Return 1 / seconds as intercept and slopes by the rate of steps and that of prompts, if these vary."""
-    normal, right = _equations([(each.steps, (1.0, each.rate, each.prompt_rate), 1.0 / each.seconds) for each in points])
+    normal, right = _equations(
+        [(each.steps, (1.0, each.rate, each.prompt_rate), 1.0 / each.seconds) for each in points]
+    )
     for size in (3, 2):
         if found := _solved([row[:size] for row in normal[:size]], right[:size]):
             return (*found, 0.0)[:3]

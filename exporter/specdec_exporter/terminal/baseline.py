@@ -22,7 +22,7 @@ from specdec_exporter.speculation.acceptance import (
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.steptime import Line, step_times
+from specdec_exporter.speculation.steptime import StepTimes, step_times
 from specdec_exporter.terminal.console import indented, pairs, table
 
 _TITLES = {
@@ -43,7 +43,7 @@ def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...
     if baseline.intervals:
         indented(console, _by_load(baseline.intervals, partly=baseline.adaptive_verification))
     if not baseline.counts.draft_tokens and (found := step_times(baseline.intervals, load_policy())):
-        indented(console, Text(f"a step without drafts takes {_in_words(found.line)}"))
+        indented(console, Text(f"a step without drafts takes {_in_words(found)}"))
     for remark in remarks:
         indented(console, Text(f"note: {remark}", style="yellow"))
 
@@ -136,8 +136,12 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
     return table("in decode", "of the time", "step time", "tokens per step", "acceptance", rows=rows)
 
 
-def _in_words(line: Line) -> str:
+def _in_words(found: StepTimes) -> str:
     """Return what a step takes, by what it depends on."""
+    line = found.curve.line
+    if found.steady:
+        load = f"at {found.loads[0]:.1f} requests in decode"
+        return f"{line.alpha * 1000.0:.3g} ms {load}; the load was steady, so no other is known"
     parts = (
         (line.alpha, ""),
         (line.beta, " for each request in decode"),

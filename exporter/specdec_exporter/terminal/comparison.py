@@ -25,6 +25,8 @@ from specdec_exporter.formatting import (
     times,
 )
 from specdec_exporter.speculation.acceptance import at
+from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.speedup import COMPARED, Compared
 from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.sections import (
     Output,
@@ -155,11 +157,19 @@ def _latency(latency: LatencyComparison) -> tuple[str, ...]:
 
 
 def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
-    if speedup.at_like_load is not None and speedup.concurrency is not None:
-        yield "decoding, at the same load", times(speedup.at_like_load)
+    if speedup.why_unknown is not None:
+        yield "decoding", "not known (see above)"
+    comparisons: dict[Compared, Estimate | None] = {
+        "like_load": speedup.at_like_load,
+        "closed_loop": speedup.closed_loop,
+        "same_arrivals": speedup.same_arrivals,
+        "unlike_arrivals": speedup.judged if speedup.compared == "unlike_arrivals" else None,
+    }
+    for compared, found in comparisons.items():
+        if found is not None:
+            yield f"decoding, {COMPARED[compared]}", times(found)
+    if speedup.judged is not None and speedup.concurrency is not None:
         yield "load, requests in decode", f"{speedup.concurrency:.1f}"
-    if speedup.closed_loop is not None:
-        yield "decoding, fixed number of clients", times(speedup.closed_loop)
     if speedup.break_even_acceptance_ratio is not None:
         yield "acceptance that breaks even", interval(speedup.break_even_acceptance_ratio, percent)
     if speedup.break_even_acceptance_length is not None:

@@ -46,7 +46,7 @@ def draw(path: str, several: Several) -> None:
     speed-up was measured at any load.
     """
     check_plot(path)
-    if not any(load.speedups for load in several.loads):
+    if not any(load.speedups for load in several.loads if load.compared == "like_load"):
         raise ComparisonError(f"{path}: no speed-up is known at any load: nothing drawn")
     import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -75,8 +75,9 @@ def _fill(axes: Axes, several: Several) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.axhline(1.0, color="#555555", linewidth=1.0)
     drawn = {}
+    by_load = [each for each in several.loads if each.compared == "like_load"]
     for index, side in enumerate(each.candidate for each in several.comparisons):
-        told = [(at.concurrency, at.speedups[side.name]) for at in several.loads if side.name in at.speedups]
+        told = [(at.concurrency, at.speedups[side.name]) for at in by_load if side.name in at.speedups]
         if not told:
             continue
         drawn[f"{side.name} ({describe_speculation(side)})"] = axes.errorbar(

@@ -36,8 +36,9 @@ _STYLE: dict[AdviceCode, str] = {
 }
 _RECORDING_COLUMNS: Final = ("recording", "speculation", "requests", "TTFT", "TPOT", "accepted", "decision")
 _LEGEND: Final = (
-    "load: requests in decode at a time, per engine. *: the fastest. Speed-up of decoding against the recording "
-    "without speculation, with its 95 % interval. -: not known."
+    "load: requests in decode at a time, per engine; same req/s: at the same requests per second, whatever load each "
+    "had. *: the fastest. Speed-up of decoding against the recording without speculation, with its 95 % interval. -: "
+    "not known."
 )
 _RECORDINGS_LEGEND: Final = "decision: against the recording without speculation."
 
@@ -57,7 +58,7 @@ def _speedups(several: Several) -> Section:
     for load in several.loads:
         best = load.fastest if load.speedup(load.fastest) > 1.0 else None
         cells = (times(load.speedups.get(name)) + (" *" if name == best else "") for name in names)
-        rows.append((f"{load.concurrency:.1f}", *cells))
+        rows.append(("same req/s" if load.compared == "same_arrivals" else f"{load.concurrency:.1f}", *cells))
     return Section("Speed-up by load", rows, ("load", *names))
 
 
