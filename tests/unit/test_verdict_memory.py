@@ -136,8 +136,20 @@ def test_a_word_stays_while_some_look_says_it() -> None:
     assert set(looked(*((NO_GAIN, GAIN, GAIN) * 20))) == {"not_paying"}
 
 
-def test_harm_is_told_at_once_and_stays_for_a_time() -> None:
-    assert looked(GAIN, HARM, *[UNSURE] * 6) == ["healthy", *["harmful"] * 6, "watch"]
+def test_harm_is_told_when_two_looks_in_a_row_find_it_and_left_when_the_measurement_no_longer_tells_it() -> None:
+    assert looked(GAIN, HARM, GAIN, HARM, GAIN) == ["healthy"] * 5
+    assert looked(GAIN, HARM, HARM, HARM, UNSURE) == ["healthy", "healthy", "harmful", "harmful", "watch"]
+    assert looked(HARM, HARM, GAIN) == [SUSPICION, "harmful", "healthy"]
+    assert looked(HARM, HARM, UNSURE, HARM, UNSURE) == [SUSPICION, "harmful", "watch", SUSPICION, "watch"]
+
+
+def test_two_looks_at_the_same_figures_are_one() -> None:
+    """A page that is opened just after a scrape judges the same window again."""
+    assert looked(GAIN, HARM, HARM, HARM, every=1.0) == ["healthy"] * 4
+    assert looked(GAIN, *[HARM] * 12, every=1.0)[-1] == "harmful"
+
+
+SUSPICION = "Decoding may be slower with speculation than without it"
 
 
 def test_gain_that_may_be_none_is_not_kept_by_a_look_now_and_then() -> None:
@@ -151,8 +163,8 @@ def test_a_measurement_goes_before_a_guess() -> None:
     # What it does not tell yet is no word to keep.
     assert looked(GOOD, UNSURE, UNSURE, GAIN) == ["healthy, assumed", "watch", "watch", "healthy"]
     assert looked(FAIR, UNSURE, NO_GAIN) == ["watch, assumed", "watch", "not_paying"]
-    assert looked(UNSURE, HARM) == ["watch", "harmful"]
-    assert looked(HARM, *[GOOD] * 7) == ["harmful"] * 6 + ["healthy, assumed"] * 2
+    assert looked(UNSURE, HARM, HARM) == ["watch", SUSPICION, "harmful"]
+    assert looked(HARM, HARM, *[GOOD] * 7) == [SUSPICION] + ["harmful"] * 6 + ["healthy, assumed"] * 2
 
 
 def test_what_chance_cannot_explain_is_told_at_once() -> None:

@@ -103,16 +103,16 @@ def _speedup(recording: Baseline, own: Sequence[Load], plain: StepTimes, policy:
     return found.at_like_load or found.closed_loop
 
 
-def at_the_same_arrivals(plain: Baseline, comparisons: Sequence[Comparison]) -> AtLoad | None:
-    """Return what recordings do at the same requests per second; ``None`` unless that is known of all of them."""
+def at_the_same_arrivals(plain: Baseline, comparisons: Sequence[Comparison]) -> list[AtLoad]:
+    """Return what recordings do at the same requests per second; nothing unless that is known of all of them."""
     found = {each.candidate.name: each.speedup.same_arrivals for each in comparisons}
     whole = total([load for load in plain.intervals if load.ran])
     known = {name: each for name, each in found.items() if each is not None}
     if not known or len(known) < len(found):
-        return None
-    return AtLoad(
-        compared="same_arrivals", concurrency=whole.concurrency, recorded_seconds=whole.seconds, speedups=known
-    )
+        return []
+    return [
+        AtLoad(compared="same_arrivals", concurrency=whole.concurrency, recorded_seconds=whole.seconds, speedups=known)
+    ]
 
 
 def choose(loads: Sequence[AtLoad], plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> list[AtLoad]:

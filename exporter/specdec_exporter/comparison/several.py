@@ -43,8 +43,8 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
     comparisons = tuple(compare(plain, each, policy) for each in candidates)
     loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy)
-    if (together := at_the_same_arrivals(plain, comparisons)) is not None:
-        loads += choose([together], plain, candidates, policy)
+    if not any(len(each.speedups) == len(candidates) for each in loads):
+        loads += choose(at_the_same_arrivals(plain, comparisons), plain, candidates, policy)
     return Several(
         comparisons=comparisons,
         loads=tuple(loads),

@@ -68,6 +68,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: Measured | None = None
     deployment: Deployment = Deployment()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the speed-up against the baseline's step times is known."""
+        return self.cost is not None and self.cost.speedup is not None
+
     def known(self) -> Deployment:
         """Return the deployment with all that the evidence shows of it."""
         shown = {

@@ -174,7 +174,7 @@ def _judged(
         action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(
         code=found.code,
-        basis="measured" if found.decided or (found.code == "watch" and evidence.cost is not None) else "assumed",
+        basis="measured" if found.decided or (found.code == "watch" and evidence.is_measured) else "assumed",
         headline=headline,
         reasons=tuple(finding.found for finding in findings),
         action=action,

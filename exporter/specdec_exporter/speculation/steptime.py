@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts
@@ -113,12 +113,12 @@ class StepTimes:
         return total(self.parts)
 
     def covers(self, concurrency: float, policy: Policy) -> bool:
-        """Whether a load is near enough to the recorded ones: no farther off than these are apart.
+        """Whether a load is near enough to the recorded ones: no farther off than these are from their middle.
 
         At least the traffic's tolerance counts as near, and at most half of the least or twice the most.
         """
-        low, high = self.loads
-        return _near(concurrency, self.loads, min(max(high / low, 1.0 + policy.latency.traffic_tolerance), _REACH))
+        reach = max(math.sqrt(self.loads[1] / self.loads[0]), 1.0 + policy.latency.traffic_tolerance)
+        return _near(concurrency, self.loads, min(reach, _REACH))
 
     def covers_prompts(self, prompt_rate: float, policy: Policy) -> bool:
         """Whether such a rate of prompts, or half or twice of it, was recorded, or they are a small part of a step."""
@@ -242,7 +242,9 @@ def _bend(off: Sequence[tuple[float, float]], place: float, policy: Policy) -> f
             high += 1
     near = [each for _, each in off[low:high]]
     mean = fmean(near)
-    explained = policy.cost.bend_z_score**2 * variance(near) / len(near)
+    # statistics.variance takes ten times as long: it counts in fractions.
+    squares = math.fsum((each - mean) ** 2 for each in near)
+    explained = policy.cost.bend_z_score**2 * squares / max(len(near) - 1, 1) / len(near)
     return math.exp(mean - explained / mean) if mean * mean > explained else 1.0
 
 
