@@ -21,14 +21,17 @@ POLL_SECONDS = 5.0
 # vLLM's buckets of tokens per request, for a context of 32,768 tokens.
 LENGTHS = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))[:-1]
 (_ENGINE,) = parse_exposition(ONE_ENGINE.read_bytes()).engines
+# TODO: set the field where the others are once the product has it.
+_COUNTS_CACHED = "cached_prompt_tokens" in EngineSnapshot.__struct_fields__
 CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_parameters="drawn", command="none")
 
 
 class Counters:
-    """Totals since the server started. Without speculation ``k`` is 0."""
+    """Totals of an engine since it started. Without speculation ``k`` is 0."""
 
-    def __init__(self, k: int = 0, acceptance: float = 0.0) -> None:
+    def __init__(self, k: int = 0, acceptance: float = 0.0, engine: str = "0") -> None:
         self.k = k
+        self.engine = engine
         self.curve = [acceptance**n / sum(acceptance**m for m in range(k)) for n in range(k)]
         self.time_to_first_token = _Values(known(_ENGINE.time_to_first_token).bounds[:-1])
         self.time_per_output_token = _Values(known(_ENGINE.time_per_output_token).bounds[:-1])
@@ -36,6 +39,7 @@ class Counters:
         self.prompt_length = _Values(LENGTHS)
         self.generation_length = _Values(LENGTHS)
         self.prompt_tokens = 0
+        self.cached_prompt_tokens = 0
         self.steps = 0
         self.step_seconds = 0.0
         self.decoded_tokens = 0.0
@@ -46,10 +50,11 @@ class Counters:
         self.step_seconds += seconds
         self.decoded_tokens += tokens
 
-    def first_token(self, waited: float, prompt: int) -> None:
-        """A request got its first token after so many seconds."""
+    def first_token(self, waited: float, prompt: int, cached: int) -> None:
+        """A request got its first token after so many seconds; the prefix cache held so many tokens of its prompt."""
         self.time_to_first_token.add(waited)
         self.prompt_tokens += prompt
+        self.cached_prompt_tokens += cached
 
     def finished(self, seconds: float, decode_seconds: float, prompt: int, answer: int) -> None:
         """A request of so many tokens finished: seconds from its arrival, and from its first token."""
@@ -65,7 +70,7 @@ class Counters:
         accepted = max(self.decoded_tokens - self.steps, 0.0)
         engine = EngineSnapshot(
             model_name="m",
-            engine="0",
+            engine=self.engine,
             generation_tokens=first.count + self.decoded_tokens,
             prompt_tokens=float(self.prompt_tokens),
             preemptions=0.0,
@@ -77,6 +82,8 @@ class Counters:
             prompt_length=self.prompt_length.histogram(),
             generation_length=self.generation_length.histogram(),
         )
+        if _COUNTS_CACHED:
+            engine = msgspec.structs.replace(engine, cached_prompt_tokens=float(self.cached_prompt_tokens))
         if self.k:
             engine = msgspec.structs.replace(
                 engine,

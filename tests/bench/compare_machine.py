@@ -7,15 +7,16 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from bench.compare_counters import POLL_SECONDS, Counters
 from bench.compare_traffic import Request, Traffic, tokens_per_step
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
 WARM_UP_SECONDS = 120.0
-WANDER_SECONDS = 60.0
 PREFILL_TOKENS = 2048
 _STALL_SECONDS = (1.0, 4.0)
 
@@ -46,10 +47,16 @@ class Machine:
 
 
 class Trace(NamedTuple):
-    """What a run met: from when on so many decoded, and when which prompts were begun."""
+    """What a run met: from when on so many decoded, when which prompts were begun, and how many waited at each poll."""
 
     running: list[tuple[float, int]]
     prompts: list[tuple[float, int]]
+    waiting: list[int]
+
+    @classmethod
+    def empty(cls) -> Trace:
+        """Return one to fill."""
+        return cls([], [], [])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,7 @@ class Server:
     """One engine; ``k`` is 0 without speculation.
 
     ``wander`` is the standard deviation of the logarithm of the steps' time, which drifts and forgets within
-    :data:`WANDER_SECONDS`. ``stalls`` come so often an hour.
+    ``wander_seconds``. ``stalls`` come so often an hour.
     """
 
     traffic: Traffic
@@ -65,15 +72,36 @@ class Server:
     slots: int = 128
     k: int = 0
     wander: float = 0.0
+    wander_seconds: float = 60.0
     stalls: float = 0.0
 
-    def polls(self, rng: random.Random, seconds: float, trace: Trace | None = None) -> Iterator[tuple[float, Snapshot]]:
+    @property
+    def calm(self) -> Server:
+        """The same without the machine's noise."""
+        return dataclasses.replace(self, wander=0.0, stalls=0.0)
+
+    @property
+    def plain(self) -> Server:
+        """The same without drafts."""
+        return dataclasses.replace(self, k=0)
+
+    def polls(
+        self,
+        rng: random.Random,
+        seconds: float,
+        trace: Trace | None = None,
+        *,
+        engine: str = "0",
+        requests: Sequence[Request] | None = None,
+    ) -> Iterator[tuple[float, Snapshot]]:
         """Yield what a recorder reads at each poll from second 0 to ``seconds``, after a warm-up.
 
-        Steps between two events are alike, so they are taken at once.
+        ``requests``: in place of those that the traffic draws. Steps between two events are alike, so they are taken at
+        once.
         """
-        counters, traffic, end = Counters(self.k, self.traffic.acceptance), self.traffic, WARM_UP_SECONDS + seconds
-        coming = deque(traffic.arrivals(rng, end))
+        traffic, end = self.traffic, WARM_UP_SECONDS + seconds
+        counters = Counters(self.k, traffic.acceptance, engine)
+        coming = deque(traffic.arrivals(rng, end) if requests is None else requests)
         queue: deque[Request] = deque()
         left = 0  # prompt tokens of the first in the queue that are still to be read
         running: list[tuple[int, float, float, Request]] = []  # a heap: last step, time of first token, tokens per step
@@ -87,7 +115,7 @@ class Server:
             read, ready = 0, list[Request]()
             while queue and read < PREFILL_TOKENS and len(running) + len(ready) < self.slots:
                 if not left:
-                    left = queue[0].prompt
+                    left = queue[0].computed
                     if trace:
                         trace.prompts.append((now, left))
                 part = min(left, PREFILL_TOKENS - read)
@@ -112,12 +140,14 @@ class Server:
                 trace.running.append((now, number))
             now += took
             while poll < now:
+                if trace:
+                    trace.waiting.append(len(queue))
                 if poll >= WARM_UP_SECONDS:
                     yield poll - WARM_UP_SECONDS, counters.snapshot()
                 if poll >= end:
                     return
                 poll += POLL_SECONDS
-                level = _wandered(level, self.wander, rng)
+                level = self._wandered(level, rng)
                 factor = math.exp(level)
             step += steps
             counters.stepped(number * steps, took * number, tokens * steps)
@@ -128,7 +158,7 @@ class Server:
                 if traffic.clients:
                     coming.append(traffic.request(rng, now))
             for request in ready:
-                counters.first_token(now - request.arrival, request.prompt)
+                counters.first_token(now - request.arrival, request.prompt, request.cached)
                 needed = self._steps(rng, request)
                 rate = (request.answer - 1) / needed
                 tokens += rate
@@ -143,10 +173,33 @@ class Server:
         scatter = (rate - 1.0) * tokens / rate**3  # variance of the steps: tokens of one step vary by about rate - 1
         return min(max(round(rng.gauss(tokens / rate, math.sqrt(scatter))), math.ceil(tokens / (self.k + 1))), tokens)
 
+    def _wandered(self, level: float, rng: random.Random) -> float:
+        """Return a level one poll later: it keeps its standard deviation, and forgets."""
+        if not self.wander:
+            return 0.0
+        kept = math.exp(-POLL_SECONDS / self.wander_seconds)
+        return kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, self.wander)
 
-def _wandered(level: float, spread: float, rng: random.Random) -> float:
-    """Return a level one poll later: it keeps its standard deviation, and forgets."""
-    if not spread:
-        return 0.0
-    kept = math.exp(-POLL_SECONDS / WANDER_SECONDS)
-    return kept * level + math.sqrt(1.0 - kept * kept) * rng.gauss(0.0, spread)
+
+def side_by_side(
+    engines: Sequence[Server],
+    seed: str,
+    seconds: float,
+    traces: Sequence[Trace | None] = (),
+    *,
+    requests: Sequence[Request] | None = None,
+) -> Iterator[tuple[float, Snapshot]]:
+    """Yield the polls of a server of several engines, each with its own traffic; of one engine also by ``requests``."""
+    polls = [
+        server.polls(
+            random.Random(f"{seed} {number}"),
+            seconds,
+            traces[number] if traces else None,
+            engine=str(number),
+            requests=requests,
+        )
+        for number, server in enumerate(engines)
+    ]
+    for each in zip(*polls, strict=True):
+        found = tuple(engine for _, snapshot in each for engine in snapshot.engines)
+        yield each[0][0], msgspec.structs.replace(each[0][1], engines=found)
