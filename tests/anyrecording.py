@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recordings import INF
 from specdec_exporter.baseline.file import SLIS, Baseline, Block, Context
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.load import Load
 
 BOUNDS = [(INF,), (0.01, INF), (0.01, 0.5, INF), (0.02, 0.5, 1.0, INF), (1e-300, 1e300, INF)]
@@ -33,17 +33,19 @@ histograms = st.none() | st.sampled_from(BOUNDS).flatmap(histograms_in)
 @st.composite
 def intervals(draw: st.DrawFn) -> tuple[Load, ...]:
     """Any intervals that a file may hold, half of them at a usual load."""
-    names = ["steps", "generation_tokens", "first_tokens", "prompt_tokens", "preemptions"]
+    names = ["steps", "generation_tokens", "first_tokens", "prompt_tokens", "cached_prompt_tokens", "preemptions"]
     names += DRAFTED if draw(st.booleans()) else ()
 
-    def interval() -> Load:
+    timed = draw(st.booleans())
+
+    def interval(number: int) -> Load:
         wild = draw(st.booleans())
         seconds = draw(st.floats(1e-3, 1e6) if wild else st.just(15.0))
         values = {name: draw(counts if wild else st.floats(1.0, 1e4)) for name in names}
         values["step_seconds"] = draw(counts if wild else st.floats(0.6 * seconds, 8.0 * seconds))
-        return Load(seconds, replace(Counts(), **values))
+        return Load(seconds, replace(Counts(), **values), 15.0 * number if timed else None)
 
-    return tuple(interval() for _ in range(draw(st.sampled_from([0, 1, 4, 9, 24]))))
+    return tuple(interval(number) for number in range(draw(st.sampled_from([0, 1, 4, 9, 24]))))
 
 
 @st.composite
@@ -64,7 +66,7 @@ def recordings(draw: st.DrawFn) -> Baseline:
     """Any recording that a file may hold."""
     drafts, draft_tokens = draw(counts), draw(counts)
     curve = draw(st.lists(st.floats(0.0, 1e12), max_size=4)) if drafts is not None else []
-    others = ("generation_tokens", "first_tokens", "steps", "step_seconds", "prompt_tokens", "preemptions")
+    others = (name for name in SCALARS if name not in {*DRAFTED, "timed_requests", "output_token_seconds"})
     counted: dict[str, Any] = {name: draw(counts) for name in others}
     latency: dict[str, Any] = {sli: draw(histograms) for sli in SLIS}
     return Baseline(

@@ -112,7 +112,10 @@ def require_agreement(body: bytes, snapshot: Snapshot) -> None:
     meanings = MEANINGS | LENGTH_MEANINGS
     theirs: dict[Place, list[tuple[int, float]]] = defaultdict(list)
     for sample in (sample for family in families for sample in family.samples):
-        if (meaning := meanings.get(sample.name)) and meaning.shape != "info":
+        own = meanings.get(sample.name)
+        for meaning in (own, own and own.also):
+            if meaning is None or meaning.shape == "info":
+                continue
             key = reading._key(meaning, sample.labels)
             model, engine = shown((sample.labels.get("model_name", ""), sample.labels.get("engine", "0")))
             there: Place = (model, engine, meaning.field, plain(key) if isinstance(key, str) else key)

@@ -54,6 +54,7 @@ def exported(service: str, n: float, engine: str = "0", bounds: tuple[str, ...] 
         f'specdec_accepted_tokens_per_position_total{{{labels},position="2"}}': 2 * n,
         f"specdec_generation_tokens_total{{{labels}}}": 21 * n,
         f"specdec_prompt_tokens_total{{{labels}}}": 10 * n,
+        f"specdec_cached_prompt_tokens_total{{{labels}}}": 4 * n,
         f"specdec_preemptions_total{{{labels}}}": 0,
         f'specdec_requests_finished_total{{{labels},finished_reason="stop"}}': n / 2,
         f'specdec_requests_finished_total{{{labels},finished_reason="length"}}': n / 2,
@@ -74,6 +75,7 @@ def of_predictor(n: float) -> dict[str, float]:
         f"vllm:spec_decode_num_accepted_tokens_total{{{labels}}}": 12 * n,
         f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position="0"}}': 12 * n,
         f"vllm:generation_tokens_total{{{labels}}}": 21 * n,
+        f"vllm:prefix_cache_hits_total{{{labels}}}": 4 * n,
         f'vllm:request_success_total{{{labels},finished_reason="stop"}}': n,
         **histogram("vllm:time_to_first_token_seconds", labels, n),
         **histogram("vllm:inter_token_latency_seconds", labels, 8 * n),
@@ -301,7 +303,9 @@ async def test_each_block_of_time_knows_its_prompts(url: str) -> None:
     assert found.mean_prompt_tokens == pytest.approx(10.0, rel=0.01)
     for block in found.blocks:
         assert known(block.counts.prompt_tokens) / known(block.counts.first_tokens) == pytest.approx(10.0, rel=0.05)
+        assert block.counts.cached_prompt_ratio == pytest.approx(0.4, rel=0.01)
     own = await recorded(url, '{namespace="raw"}')
+    assert own.counts.cached_prompt_tokens == pytest.approx(4 * REQUESTS, rel=0.01)  # hits of the prefix cache
     assert {block.counts.prompt_tokens for block in own.blocks} == {None}  # no counter of prompt tokens there
 
 
@@ -322,16 +326,18 @@ def by_concurrency(found: Baseline) -> dict[float, list[Load]]:
     return loads
 
 
-async def test_intervals_are_summed_over_engines_in_engine_seconds(url: str) -> None:
-    """One engine goes from 3 to 6 requests in decode, the other stays at 12: 7.5, then 9 per engine."""
+async def test_each_engine_has_intervals_of_its_own(url: str) -> None:
+    """One engine goes from 3 to 6 requests in decode, the other stays at 12."""
     found = await recorded(url, service("busy"))
     loads = by_concurrency(found)
-    assert list(loads) == [7.5, 9.0]  # in the order of time
-    assert [len(each) for each in loads.values()] == pytest.approx([30, 30], abs=2)
-    for each, one in ((loads[7.5], 3), (loads[9.0], 6)):
+    assert list(loads) == [3.0, 12.0, 6.0]  # in the order of time
+    assert [len(each) for each in loads.values()] == pytest.approx([30, 60, 30], abs=2)
+    assert [load.ends for load in loads[12.0]] == [pytest.approx(60.0 * (i + 1)) for i in range(1, 60)]
+    assert [load.ends for load in found.intervals] == sorted(known(load.ends) for load in found.intervals)
+    for one, each in loads.items():
         total = reduce(add, each)
-        assert {load.seconds for load in each} == {120.0}
-        assert total.steps / total.seconds == pytest.approx((one / PACE[one] + 12 / PACE[12]) / 2, rel=0.001)
+        assert {load.seconds for load in each} == {60.0}
+        assert total.steps / total.seconds == pytest.approx(one / PACE[round(one)], rel=0.001)
         assert total.tokens / total.steps == pytest.approx(1.75, rel=0.001)
         counts = total.counts
         assert known(counts.draft_tokens) / total.steps == pytest.approx(1.5, rel=0.001)

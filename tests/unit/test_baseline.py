@@ -7,6 +7,7 @@ import re
 from functools import reduce
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,6 +32,13 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
 
 INF = math.inf
+
+
+def part(*counts: Any, step_seconds: float, prompt_tokens: float, cached: float) -> Counts:
+    more = {"step_seconds": step_seconds, "prompt_tokens": prompt_tokens, "cached_prompt_tokens": cached}
+    return replace(Counts(*counts), **more)
+
+
 EXAMPLE = Baseline(
     name="no speculation",
     recorded_at="2026-01-31T12:00:00Z",
@@ -52,6 +60,7 @@ EXAMPLE = Baseline(
         110.0,
         step_seconds=4.4,
         prompt_tokens=80.0,
+        cached_prompt_tokens=24.0,
         preemptions=0.0,
     ),
     requests_finished=10.0,
@@ -60,20 +69,28 @@ EXAMPLE = Baseline(
     blocks=(
         Block(
             seconds=900.0,
-            counts=Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=2.2, prompt_tokens=32.0),
+            counts=part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=2.2, prompt_tokens=32.0, cached=8.0),
             time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 5.0, 6.0), 0.5),
             request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 7.0, 7.0), 5.5),
         ),
         Block(
             seconds=900.25,
-            counts=Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=2.2, prompt_tokens=48.0),
+            counts=part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=2.2, prompt_tokens=48.0, cached=16.0),
             time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (0.0, 4.0, 4.0), 0.25),
             request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 3.0, 3.0), 2.0),
         ),
     ),
     intervals=(
-        Load(20.0, Counts(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0)),
-        Load(25.0, Counts(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0)),
+        Load(
+            20.0,
+            part(60.0, 180.0, 110.0, (), 170.0, 4.0, 60.0, step_seconds=66.0, prompt_tokens=32.0, cached=8.0),
+            20.0,
+        ),
+        Load(
+            25.0,
+            part(40.0, 120.0, 70.0, (), 130.0, 6.0, 50.0, step_seconds=55.5, prompt_tokens=48.0, cached=16.0),
+            1790.5,
+        ),
     ),
 )
 TEXT = to_yaml(EXAMPLE)
@@ -157,6 +174,16 @@ def test_a_file_without_intervals_blocks_and_lengths_is_read() -> None:
     assert (read.intervals, read.old, read.counts.step_seconds, read.counts.steps) == ((), True, None, 110.0)
 
 
+def test_a_file_without_cached_prompt_tokens_and_ends_is_read() -> None:
+    kept = [line for line in TEXT.splitlines() if not re.match(r"  (cached_prompt_tokens|ends):", line)]
+    read = parse_baseline("\n".join(kept).encode())
+    assert [load.ends for load in read.intervals] == [None, None]
+    assert [load.prompt_rate for load in read.intervals] == [32.0 / 20.0, 48.0 / 25.0]
+    assert (read.counts.cached_prompt_ratio, EXAMPLE.counts.cached_prompt_ratio) == (None, 0.3)
+    told = "cached prompt tokens were not counted, so all prompt tokens are taken for computed ones"
+    assert [told in remarks(each) for each in (read, EXAMPLE)] == [True, False]
+
+
 def plain(*steps: float, stall: float = 0.0) -> Baseline:
     """A recording without drafts: so many steps of 20 ms in each interval of 15 s; the first one stalls."""
     counts = [Counts(steps=each, step_seconds=each * 0.02 + (0.0 if i else stall)) for i, each in enumerate(steps)]
@@ -223,6 +250,9 @@ def test_times_of_other_zones_are_the_same_moment(zone: str) -> None:
         ("seconds: [20, 25]", "seconds: [20, 0]", "intervals.seconds[1]: expected a time above 0 seconds, found 0"),
         ("  steps: [60, 50]", "  steps: [60]", "intervals.steps: expected 2 values, as many as seconds, found 1"),
         ("  steps: [60, 50]", "  steps: [60, -1]", "intervals.steps[1]: expected a number of at least 0"),
+        ("  ends: [20, 1790.5]", "  ends: [20]", "intervals.ends: expected 2 values, as many as seconds, found 1"),
+        ("ends: [20, 1790.5]", "ends: [20, 5]", "ends[1]: expected at least 20, in the order of time, found 5"),
+        ("blocks:  #", "blocks:\n  ends: [1]  #", "blocks.ends: unknown key"),
         ("sum: 80", "sum: 9", "lengths.prompt_length.sum: expected 40 to 90, as the buckets allow, found 9"),
         ("seconds: [900, 900.25]", "seconds: [900, 0]", "blocks.seconds[1]: expected a time above 0 seconds, found 0"),
         (

@@ -176,6 +176,34 @@ def test_prompts_of_another_length_are_other_work(tokens: float, words: str) -> 
     }
 
 
+def cached(recording: Baseline, ratio: float | None) -> Baseline:
+    tokens = None if ratio is None else ratio * (recording.counts.prompt_tokens or 0.0)
+    return replace(recording, counts=replace(recording.counts, cached_prompt_tokens=tokens))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "words"),
+    [
+        (
+            0.02,
+            0.8,
+            "a prefix cache held 80% of the prompt tokens in the candidate, 2% in the baseline: steps at",
+        ),
+        (None, 0.8, "the baseline does not count the prompt tokens that a prefix cache held, 80% on the other side"),
+        (0.8, None, "the candidate does not count the prompt tokens that a prefix cache held, 80% on the other side"),
+        (0.7, 0.75, None),
+        (None, 0.05, None),
+    ],
+)
+def test_another_share_of_cached_prompts_is_flagged(then: float | None, now: float | None, words: str | None) -> None:
+    comparison = compared(cached(PLAIN, then), cached(FASTER, now))
+    found = [flag for flag in comparison.flags if flag.code == "prompts_differ"]
+    assert [flag.message.startswith(words or "") for flag in found] == ([True] if words else [])
+    assert {each.outcome for each in comparison.latencies if each.sli == "time_to_first_token"} == (
+        {"undecided"} if words and words.startswith("a prefix") else {"no_difference"}
+    )
+
+
 def test_another_spelling_is_no_other_hardware() -> None:
     changes = context(hardware=" 1 X l4  24 gb", model="/models/llama-3.1-8b/")
     assert codes(compared(PLAIN, replace(FASTER, **changes))) == set()

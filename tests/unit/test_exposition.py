@@ -140,7 +140,7 @@ def test_multiprocess_gauges_may_be_missing() -> None:
         'vllm:spec_decode_num_drafts_created{model_name="m"} 1.79e+09',
         'vllm:diffusion_num_committed_tokens_total{model_name="m"} 5',
         'vllm:iteration_tokens_total_count{model_name="m"} 5',
-        'vllm:prompt_tokens_cached_total{model_name="m"} 5',
+        'vllm:prompt_tokens_cached_by_source_total{model_name="m",source="device"} 5',
         'xvllm:spec_decode_num_drafts_total{model_name="m"} 5',
     ],
 )
@@ -148,6 +148,26 @@ def test_a_name_that_only_begins_or_ends_like_ours_is_another(line: str) -> None
     assert only_engine(f'vllm:num_requests_running{{model_name="m"}} 1\n{line}\n') == EngineSnapshot(
         model_name="m", engine="0", requests_running=1.0
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "cached"),
+    [
+        (["prompt_tokens_cached_total 5", "prefix_cache_hits_total 4"], 5.0),
+        (["prefix_cache_hits_total 4", "gpu_prefix_cache_hits_total 4"], 4.0),
+        (["gpu_prefix_cache_hits_total 4"], None),  # before 0.9.2 these are blocks
+        (["prompt_tokens_total 9"], None),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_cached_prompt_tokens_are_tokens_in_every_release(lines: list[str], cached: float | None, order: int) -> None:
+    engine = only_engine("".join(f"vllm:{line}\n" for line in lines[::order]))
+    assert engine.cached_prompt_tokens == cached
+
+
+def test_hits_of_the_prefix_cache_are_the_cached_prompt_tokens_of_a_real_server() -> None:
+    engine = only_engine((CAPTURES / "0.32.0-ngram-k5" / "metrics-2-bad-copy.txt").read_bytes())
+    assert engine.cached_prompt_tokens == engine.prefix_cache_hits == 384.0
 
 
 def histogram(name: str, counts: tuple[float, float, float], *, total: str = "1.5", count: str | None = None) -> str:

@@ -36,6 +36,7 @@ COUNTERS = {
     "accepted_tokens": "spec_decode_num_accepted_tokens",
     "generation_tokens": "generation_tokens",
     "prompt_tokens": "prompt_tokens",
+    "cached_prompt_tokens": "prompt_tokens_cached",
     "preemptions": "num_preemptions",
 }
 GAUGES = {

@@ -82,7 +82,7 @@ def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny")
             server.run(15.0, seconds * (1.0 + 0.01 * (-1) ** index), requests)
             clock.advance(15.0)
             recorder.observe(server.snapshot(), clock.monotonic())
-    found = step_times(recorder.increases().intervals, POLICY)
+    found = step_times([load for (load,) in recorder.increases().moments], POLICY)
     return DecodingBaseline(None, 0.0, speculative=False, model_name=model, step_times=found)
 
 

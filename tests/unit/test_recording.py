@@ -25,6 +25,7 @@ from demo.simulator.settings import SimulatorSettings
 from recordings import CURVE, loaded
 from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
+from specdec_exporter.baseline.intervals import MOST_ROWS, thinned
 from specdec_exporter.baseline.live import engine_config, record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
@@ -60,7 +61,8 @@ def totals(baseline: Baseline) -> Baseline:
 def test_the_difference_of_two_real_dumps_is_what_happened_between_them() -> None:
     found = recorded(parse_exposition(BEFORE), parse_exposition(AFTER))
     counts = Counts(464.0, 1392.0, 1136.0, (418.0, 375.0, 343.0), 1600.0, 8.0, 464.0)
-    counts = msgspec.structs.replace(counts, step_seconds=15.138548, prompt_tokens=64.0, preemptions=0.0)
+    more = {"step_seconds": 15.138548, "prompt_tokens": 64.0, "cached_prompt_tokens": 0.0, "preemptions": 0.0}
+    counts = msgspec.structs.replace(counts, **more)
     assert found.counts == counts
     assert found.requests_finished == 8.0
     assert found.model_name == "tiny"
@@ -143,18 +145,31 @@ def busy(
     )
 
 
-def test_an_interval_sums_polls_and_engines_in_the_order_of_time() -> None:
-    """Nine polls of 1 s make three intervals of 3 s; one engine preempts a request in the second one."""
+def test_an_interval_sums_the_polls_of_one_engine_in_the_order_of_time() -> None:
+    """Nine polls of 1 s make three moments of 3 s; engine 0 preempts a request in the second one."""
     shots = [
         snapshot(busy(100.0 * i, 3.0, i, preemptions=float(i > 4)), busy(400.0 * i, 12.0, i, name="1"))
         for i in range(10)
     ]
     found = recorded(*shots, interval_seconds=3.0).intervals
-    assert [load.seconds for load in found] == [6.0] * 3  # engine-seconds
-    assert [load.steps for load in found] == [1500.0] * 3
-    assert [load.concurrency for load in found] == pytest.approx([7.5] * 3)
-    assert [load.counts.preemptions for load in found] == [0.0, 1.0, 0.0]
-    assert [load.counts.draft_tokens for load in found] == [4500.0] * 3
+    assert [load.seconds for load in found] == [3.0] * 6
+    assert [load.ends for load in found] == [3.0, 3.0, 6.0, 6.0, 9.0, 9.0]
+    assert [load.steps for load in found] == [300.0, 1200.0] * 3
+    assert [load.concurrency for load in found] == pytest.approx([3.0, 12.0] * 3)
+    assert [load.counts.preemptions for load in found] == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert [load.counts.draft_tokens for load in found] == [900.0, 3600.0] * 3
+
+
+def test_prompt_tokens_that_a_cache_held_are_not_computed() -> None:
+    """The cache holds three quarters of the prompt tokens in the first interval, and more than were counted next."""
+    shots = [
+        snapshot(msgspec.structs.replace(busy(100.0 * i, 2.0, i), prompt_tokens=200.0 * i, cached_prompt_tokens=held))
+        for i, held in enumerate((0.0, 150.0, 400.0))
+    ]
+    found = recorded(*shots)
+    assert [load.prompt_rate for load in found.intervals] == [50.0, 0.0]
+    assert found.counts.cached_prompt_ratio == 1.0
+    assert parse_baseline(to_yaml(found).encode()) == found
 
 
 @pytest.mark.parametrize(("polls", "seconds"), [(4.98, 14.94), (5.02, 15.06), (8.0, 16.0), (20.0, 20.0)])
@@ -162,7 +177,7 @@ def test_an_interval_ends_with_the_poll_nearest_to_its_length(polls: float, seco
     recorder = Recorder(snapshot(busy(0.0, 3.0, 0.0)), 0.0, interval_seconds=15.0)
     for i in range(1, 13):
         recorder.observe(snapshot(busy(100.0 * i, 3.0, i * polls)), i * polls)
-    assert {round(load.seconds, 6) for load in recorder.increases().intervals} == {seconds}
+    assert {round(load.seconds, 6) for (load,) in recorder.increases().moments} == {seconds}
 
 
 def test_intervals_without_a_step_are_left_out() -> None:
@@ -182,6 +197,40 @@ def test_a_long_recording_keeps_120_intervals_evenly_and_as_they_were() -> None:
     assert {load.seconds for load in found} == {1.0}
 
 
+def test_an_engine_without_a_step_has_no_row_at_that_moment() -> None:
+    shots = [snapshot(busy(100.0 * i, 3.0, i), busy(0.0 if i < 2 else 50.0, 2.0, 1.0, name="1")) for i in range(4)]
+    assert [(load.ends, load.steps) for load in recorded(*shots).intervals] == [
+        (1.0, 100.0),
+        (2.0, 100.0),
+        (2.0, 50.0),
+        (3.0, 100.0),
+    ]
+
+
+def moments(number: int, engines: int) -> list[list[Load]]:
+    """Moments whose rows have the number of the engine for seconds."""
+    return [[Load(engine + 1.0, Counts(), float(at)) for engine in range(engines)] for at in range(number)]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 400), st.integers(1, 300))
+def test_a_file_keeps_moments_evenly_and_all_engines_in_turn(number: int, engines: int) -> None:
+    rows = thinned(moments(number, engines), 120)
+    ends = [known(load.ends) for load in rows]
+    kept = sorted(set(ends))
+    assert ends == sorted(ends)
+    assert len(rows) <= MOST_ROWS
+    assert min(24, number) <= len(kept) <= 120
+    if engines <= 8:
+        assert len(kept) == min(number, 120)
+    gaps = {later - earlier for earlier, later in itertools.pairwise(kept)}
+    assert not gaps or max(gaps) - min(gaps) <= 1.0
+    rows_at = {at: ends.count(at) for at in kept}
+    assert set(rows_at.values()) <= {min(engines, MOST_ROWS // max(len(kept), 1))}
+    if number >= 24:
+        assert {load.seconds for load in rows} == {engine + 1.0 for engine in range(engines)}
+
+
 def test_a_count_that_has_not_counted_yet_is_0() -> None:
     """The predictor shows some counters only from their first event on. A file has a list per count, without gaps."""
     silent = msgspec.structs.replace(busy(100.0, 2.0, 1.0), draft_tokens=None, drafts=None, accepted_tokens=None)
@@ -192,9 +241,9 @@ def test_a_count_that_has_not_counted_yet_is_0() -> None:
 
 def test_what_rounds_to_nothing_leaves_a_file_that_can_be_read() -> None:
     counts = Counts(steps=101.0, step_seconds=5.0)
-    tiny = Load(1e-9, Counts(steps=1.0, step_seconds=1e-9))
-    some = Load(5.0, Counts(steps=100.0, step_seconds=5.0))
-    measured = Increases({"request_latency_seconds": latency(2)}, counts, 2.0, (tiny, some))
+    tiny = Load(1e-9, Counts(steps=1.0, step_seconds=1e-9), 1e-9)
+    some = Load(5.0, Counts(steps=100.0, step_seconds=5.0), 5.0)
+    measured = Increases({"request_latency_seconds": latency(2)}, counts, 2.0, ((tiny,), (some,)))
     found = with_increases(Baseline(name="x", recorded_at="2026-01-01T00:00:00Z", duration_seconds=1.0), measured)
     assert found.intervals == (some,)
     assert parse_baseline(to_yaml(found).encode()) == found

@@ -272,6 +272,19 @@ def test_a_verdict_against_a_baseline_of_other_prompts_says_so(
     assert not [finding for finding in plain.findings if finding.subject == "Prompt length"]
 
 
+@pytest.mark.parametrize(
+    ("now", "then", "differ"), [(0.8, 0.02, True), (0.02, 0.8, True), (0.5, 0.45, False), (None, 0.8, False)]
+)
+def test_a_verdict_against_a_baseline_with_another_cache_says_so(now: float | None, then: float, differ: bool) -> None:
+    baseline = DecodingBaseline(0.02, 5000, speculative=False, cached_prompt_ratio=then)
+    seen = replace(asking(2000.0, 300, seconds=0.015), cached_prompt_ratio=now)
+    judgement = judge(Evidence(state="drafting", figures=seen, num_speculative_tokens=3, baseline=baseline), POLICY)
+    found = [finding for finding in judgement.findings if finding.subject == "Prefix cache"]
+    words = f"a prefix cache held {now:.0%} of the prompt tokens now, {then:.0%} in the baseline" if differ else ""
+    assert [finding.found for finding in found] == ([words] if differ else [])
+    assert all("computed prompt tokens only" in str(finding.action) for finding in found)
+
+
 def test_a_few_requests_tell_nothing_of_the_length_of_prompts() -> None:
     baseline = DecodingBaseline(0.02, 5000, speculative=False, mean_prompt_tokens=2000.0)
     verdict = judged("drafting", asking(9000.0, 9, seconds=0.015), None, 3, baseline)

@@ -85,6 +85,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("vllm:request_generation_tokens", "histogram", "generation_length"),
     Family("vllm:prefix_cache_queries_total", "counter", "prompt_tokens", "v1", (0, 9, 2)),
     Family("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "v1", (0, 9, 2)),
+    Family("vllm:prompt_tokens_cached_total", "counter", "prefix_hits", "v1", (0, 16, 0)),
     Family("vllm:cache_config_info", "gauge", "cache_config", "v1", (0, 9, 0)),
 )
 

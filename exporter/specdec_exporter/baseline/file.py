@@ -80,11 +80,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
-    metrics. Without speculation ``counts`` has no drafts. ``intervals`` are short parts of the span, in the order of
-    time, summed over engines: their seconds are engine-seconds. They tell step time and load, and are empty for V0
-    engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved latencies.
-    ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording stopped early.
-    ``old``: of a file of version 0.1, which had sums by load, not in the order of time, for intervals.
+    metrics. Without speculation ``counts`` has no drafts. ``intervals`` are short parts of the span, each of one
+    engine, in the order of their ends; those of one moment lie next to each other. They tell step time and load, and
+    are empty for V0 engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved
+    latencies. ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording
+    stopped early. ``old``: of a file of version 0.1, which had sums by load, not in the order of time, for intervals.
     """
 
     name: str
@@ -160,6 +160,7 @@ _ACCEPTANCE = ("drafts", "draft_tokens", "accepted_tokens", "accepted_per_positi
 _THROUGHPUT = (
     "requests_finished",
     "prompt_tokens",
+    "cached_prompt_tokens",
     "generation_tokens",
     "first_tokens",
     "steps",
@@ -190,7 +191,7 @@ def to_document(baseline: Baseline) -> dict[str, Any]:
         "lengths": {
             name: _histogram_document(found) for name in LENGTHS if (found := getattr(baseline, name)) is not None
         },
-        "intervals": _columns(baseline.intervals),
+        "intervals": _intervals_document(baseline.intervals),
         "blocks": _blocks_document(baseline.blocks),
     }
 
@@ -220,6 +221,14 @@ def _bucket_columns(found: Sequence[Histogram]) -> Iterator[tuple[str, list[floa
         below = counts
 
 
+def _intervals_document(intervals: Sequence[Load]) -> dict[str, Any]:
+    """Return one list per figure, which holds a value for each interval of an engine."""
+    if not intervals:
+        return {}
+    ends = [load.ends for load in intervals]
+    return {"ends": None if None in ends else [_plain(each) for each in ends], **_columns(intervals)}
+
+
 def _columns(parts: Sequence[Block | Load]) -> dict[str, Any]:
     """Return the seconds and one list per count; ``None`` where a part does not know the count."""
     if not parts:
@@ -238,7 +247,7 @@ _COMMENTS = {
     "throughput": "increases over the span",
     "latency": "requests of the span at or below each bound in seconds (le), cumulative",
     "lengths": "tokens per finished request, cumulative by upper bound",
-    "intervals": "step time and load of short parts in the order of time, in engine-seconds; a value per interval",
+    "intervals": "step time and load of short parts, each of one engine, in the order of time; a value per part",
     "blocks": "the whole span in a few parts, in the order of time, for chance; a value per block",
 }
 

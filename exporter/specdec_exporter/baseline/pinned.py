@@ -84,6 +84,7 @@ class PinnedBaseline:
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
             mean_prompt_tokens=self.baseline.mean_prompt_tokens,
+            cached_prompt_ratio=self.baseline.counts.cached_prompt_ratio,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 Each figure is one ``increase()`` query, which corrects the counter resets of each series. The series are summed here,
 so that a mix of services, models or buckets is refused and not added up. Intervals and blocks are ``increase()``
-queries in steps, which Prometheus sums over engines.
+queries in steps; Prometheus sums those of blocks over engines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, MAX_BLOCKS, RECORDED, Baseline, Block, Context, as_utc
+from specdec_exporter.baseline.intervals import Moment
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series
 from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
 from specdec_exporter.errors import BaselineError
@@ -39,10 +40,19 @@ _STEPS = 500  # samples of the range, to find the part with data
 _MIN_INTERVAL_SECONDS = 60.0
 _MIN_SCRAPES_PER_INTERVAL = 4
 _MAX_INTERVALS = 1000
+_MAX_ROWS = 100_000  # intervals x engines; each query answers with as many numbers
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
 # Count -> field of a snapshot, and the part of a histogram.
-_COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "prompt_tokens", "preemptions")
+_COUNTERS = (
+    "drafts",
+    "draft_tokens",
+    "accepted_tokens",
+    "generation_tokens",
+    "prompt_tokens",
+    "cached_prompt_tokens",
+    "preemptions",
+)
 _COUNTS = {
     **{name: (name, "") for name in _COUNTERS},
     "first_tokens": ("time_to_first_token", "count"),
@@ -70,7 +80,7 @@ async def record_range(
     matchers = _matchers(selector)
     context = context or Context()
     async with open_session() as session:
-        source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds)
+        source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds, end.timestamp())
         await source.find_service()
         version, method, k = await source.facts()
         seconds = await source.covered_seconds()
@@ -104,13 +114,15 @@ def _matchers(selector: str) -> str:
 class _Range:
     """One service over one range."""
 
-    def __init__(self, prometheus: Prometheus, matchers: str, seconds: float) -> None:
+    def __init__(self, prometheus: Prometheus, matchers: str, seconds: float, end: float) -> None:
         self._prometheus = prometheus
         self._matchers = matchers
         self._seconds = seconds
+        self._end = end
         self._span = _window(seconds)
         self._names: Callable[[str, str], Sequence[str]] = _exported_names
         self.identity: dict[str, str] = {}
+        self._engines = 1  # that ever were in the range
         self.v0 = False
 
     async def find_service(self) -> None:
@@ -130,6 +142,7 @@ class _Range:
         if len(services) > 1:
             shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
             raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
+        self._engines = len(found)
         self.identity = {key: plain(value) for key, value in services[0] if value}
         # V1 labels every series with the engine.
         self.v0 = self._names is not _exported_names and not all("engine" in series.labels for series in found)
@@ -155,7 +168,9 @@ class _Range:
         )
         interval_seconds = await self._interval_seconds()
         found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds, interval_seconds))
-        return of_v0(found) if self.v0 else found._replace(intervals=await self._intervals(interval_seconds))
+        return (
+            of_v0(found) if self.v0 else found._replace(moments=await self._moments(interval_seconds, covered_seconds))
+        )
 
     async def _blocks(
         self, whole: Mapping[str, Histogram], covered_seconds: float, least_seconds: float
@@ -183,12 +198,12 @@ class _Range:
             blocks.append(Block(seconds=seconds, counts=_counts_at(counts, time), **histograms))
         return tuple(blocks)
 
-    async def _intervals(self, seconds: float) -> tuple[Load, ...]:
-        """Return intervals that lie evenly in the range, summed over the engines that did not start in them.
+    async def _moments(self, seconds: float, covered_seconds: float) -> tuple[Moment, ...]:
+        """Return the intervals of each engine, evenly in the range, without those in which it started.
 
         A start shows as a series that was not there within the warm-up before, or as a counter that fell.
         """
-        number = min(_MAX_INTERVALS, int(self._seconds / seconds))
+        number = min(_MAX_INTERVALS, int(self._seconds / seconds), max(_MAX_ROWS // self._engines, MAX_BLOCKS))
         if not number:
             return ()
         before = seconds + load_policy().cost.warm_up_seconds
@@ -196,10 +211,22 @@ class _Range:
         series = f"{tokens}{{{self._matchers}}}"
         ran = f"resets({series}{_window(before)}) == 0 and {series} and {series} offset {_milliseconds(before)}"
         steps = _Steps(number, self._seconds / number, seconds, f" and ({ran})")
-        counts = {name: (await self._in_steps(*place, steps)).get(None, {}) for name, place in _COUNTS.items()}
-        engines = await self._prometheus.query_steps(f"count({ran})", steps.number, steps.apart)
+        counts = {name: await self._by_engine(*place, steps) for name, place in _COUNTS.items()}
+        engines = counts["generation_tokens"]
+        times = sorted({time for values in engines.values() for time in values})
+        # The range may begin before there is data, and data may end before the range does.
+        begin = min(self._end - covered_seconds, times[0] - seconds) if times else 0.0
         return tuple(
-            Load(seconds * engine, _counts_at(counts, time)) for each in engines for time, engine in each.values.items()
+            tuple(
+                Load(
+                    seconds,
+                    _counts_at({name: each.get(engine, {}) for name, each in counts.items()}, time),
+                    time - begin,
+                )
+                for engine in sorted(engines)
+                if time in engines[engine]
+            )
+            for time in times
         )
 
     async def _interval_seconds(self) -> float:
@@ -213,12 +240,19 @@ class _Range:
 
     async def _in_steps(self, field: str, part: str, steps: _Steps) -> dict[float | None, Mapping[float, float]]:
         """Return the increases of a figure over all engines by the bounds of its buckets, if it has any."""
+        found = await self._increases(field, part, steps, "sum by (le) ({})")
+        return {_bound_of(series.labels): series.values for series in found}
+
+    async def _by_engine(self, field: str, part: str, steps: _Steps) -> dict[_Engine, Mapping[float, float]]:
+        """Return the increases of a figure without buckets by the labels of each engine."""
+        return {_engine_of(series.labels): series.values for series in await self._increases(field, part, steps, "{}")}
+
+    async def _increases(self, field: str, part: str, steps: _Steps, summed: str) -> list[Series]:
         for name in self._names(field, part):
-            increase = f"increase({name}{{{self._matchers}}}{_window(steps.seconds)})"
-            expression = f"sum by (le) ({increase}{steps.only})"
-            if found := await self._prometheus.query_steps(expression, steps.number, steps.apart):
-                return {_bound_of(series.labels): series.values for series in found}
-        return {}
+            increase = f"increase({name}{{{self._matchers}}}{_window(steps.seconds)}){steps.only}"
+            if found := await self._prometheus.query_steps(summed.format(increase), steps.number, steps.apart):
+                return found
+        return []
 
     async def covered_seconds(self) -> float:
         """Return the length of the part with data: the service may have started later, or stopped earlier."""
@@ -284,6 +318,13 @@ class _Steps(NamedTuple):
     only: str = ""
 
 
+_Engine = tuple[tuple[str, str], ...]  # all labels of its series, sorted: the target is among them
+
+
+def _engine_of(labels: Mapping[str, str]) -> _Engine:
+    return tuple(sorted(labels.items()))
+
+
 def _counts_at(columns: Mapping[str, Mapping[float, float]], time: float) -> Counts:
     known: dict[str, Any] = {name: values[time] for name, values in columns.items() if time in values}
     return Counts(**known)
@@ -319,8 +360,9 @@ def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
     found = {
         name: meaning.rank
-        for name, meaning in (MEANINGS | LENGTH_MEANINGS).items()
-        if meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
+        for name, own in (MEANINGS | LENGTH_MEANINGS).items()
+        for meaning in (own, own.also)
+        if meaning and meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
     }
     return sorted(found, key=found.__getitem__)
 

@@ -26,13 +26,13 @@ from specdec_exporter.baseline.file import (
     Context,
     as_utc,
 )
+from specdec_exporter.baseline.intervals import MOST_ROWS
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram, le
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import CONCURRENCY_BOUNDS, LOAD_COUNTS, Load
 from specdec_exporter.yamlfile import convert, number_of, parse_yaml, read_bytes
 
-_MOST_PARTS = 1000  # in a file; a recording has 120 intervals and 24 blocks at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
 _UNSET_CLOCK_YEAR = 1970
 _SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
@@ -135,6 +135,7 @@ class _Acceptance(_Part, frozen=True, kw_only=True):
 class _Throughput(_Part, frozen=True, kw_only=True):
     requests_finished: Amount | None = None
     prompt_tokens: Amount | None = None
+    cached_prompt_tokens: Amount | None = None
     generation_tokens: Amount | None = None
     first_tokens: Amount | None = None
     steps: Amount | None = None
@@ -165,6 +166,7 @@ class _Columns(_Part, frozen=True, kw_only=True):
     draft_tokens: Amounts | None = None
     accepted_tokens: Amounts | None = None
     prompt_tokens: Amounts | None = None
+    cached_prompt_tokens: Amounts | None = None
     generation_tokens: Amounts | None = None
     first_tokens: Amounts | None = None
     steps: Amounts | None = None
@@ -178,13 +180,29 @@ class _Columns(_Part, frozen=True, kw_only=True):
         """Return seconds and counts of each part. Raises :class:`ValueError`."""
         parts = len(self.seconds)
         columns: dict[str, Any] = {name: each for name in LOAD_COUNTS if (each := getattr(self, name)) is not None}
-        if parts > _MOST_PARTS:
-            raise _wrong("seconds", f"at most {_MOST_PARTS} values", parts)
+        if parts > MOST_ROWS:
+            raise _wrong("seconds", f"at most {MOST_ROWS} values", parts)
         if 0.0 in self.seconds:
             raise _wrong(f"seconds[{self.seconds.index(0.0)}]", "a time above 0 seconds", 0)
         _check_lengths(columns, parts)
         counts = (Counts(**{name: values[i] for name, values in columns.items()}) for i in range(parts))
         return tuple(map(Load, self.seconds, counts))
+
+
+class _Intervals(_Columns, frozen=True, kw_only=True):
+    """``ends``: seconds from the beginning of the recording to the end of each interval."""
+
+    ends: Amounts | None = None
+
+    def loads(self) -> tuple[Load, ...]:
+        loads, ends = super().loads(), self.ends
+        if ends is None:
+            return loads
+        _check_lengths({"ends": ends}, len(loads))
+        for i, (before, end) in enumerate(itertools.pairwise(ends), start=1):
+            if end < before:
+                raise _wrong(f"ends[{i}]", f"at least {before:g}, in the order of time", f"{end:g}")
+        return tuple(msgspec.structs.replace(load, ends=end) for load, end in zip(loads, ends, strict=True))
 
 
 class _Bin(_Columns, frozen=True, kw_only=True):
@@ -238,7 +256,7 @@ class _File(_Part, frozen=True, kw_only=True):
     throughput: _Throughput | None = None
     latency: _Latency
     lengths: _Lengths | None = None
-    intervals: _Columns | None = None
+    intervals: _Intervals | None = None
     by_load: dict[str, _Bin] | None = None  # of version 0.1, instead of intervals
     blocks: _Blocks | None = None
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from specdec_exporter.baseline.file import HISTOGRAMS, MAX_BLOCKS, RECORDED, Baseline, Block
+from specdec_exporter.baseline.intervals import Moment, thinned
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
@@ -38,7 +39,7 @@ class Increases(NamedTuple):
     histograms: dict[str, Histogram]  # by field of a baseline: SLIs and lengths; cumulative counts
     counts: Counts
     requests_finished: float | None = None
-    intervals: tuple[Load, ...] = ()
+    moments: tuple[Moment, ...] = ()  # in the order of time: the intervals of all engines that end together
     blocks: tuple[Block, ...] = ()
 
 
@@ -64,8 +65,9 @@ class Recorder:
         self._started = self._at = at
         self._blocks: Blocks[Block] = Blocks(MAX_BLOCKS)
         self._interval_seconds = interval_seconds
-        self._intervals: list[Load] = []
-        self._open, self._opened = Load(0.0, Counts()), at
+        self._moments: list[Moment] = []
+        self._open: dict[str, Load] = {}  # by engine
+        self._opened = at
 
     @property
     def seconds(self) -> float:
@@ -90,12 +92,14 @@ class Recorder:
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
         seconds, pairs = at - self._at, self._pairs(self._last, snapshot)
-        block = _block(seconds, pairs)
-        self._blocks.add(block)
-        self._open += Load(seconds * len(pairs), block.counts).compact
+        self._blocks.add(_block(seconds, pairs))
+        for before, now in pairs:
+            load = Load(seconds, counts_of(now) - counts_of(before)).compact
+            self._open[now.engine] = self._open[now.engine] + load if now.engine in self._open else load
         if at - self._opened + seconds / 2.0 >= self._interval_seconds:
-            self._intervals.append(self._open)
-            self._open, self._opened = Load(0.0, Counts()), at
+            ends = at - self._started
+            self._moments.append(tuple(msgspec.structs.replace(load, ends=ends) for load in self._open.values()))
+            self._open, self._opened = {}, at
         self._last, self._at = snapshot, at
 
     def _take(self, snapshot: Snapshot, at: float) -> Answer:
@@ -113,7 +117,7 @@ class Recorder:
             },
             counts=_counts(pairs),
             requests_finished=_increase(pairs, _finished),
-            intervals=tuple(self._intervals),
+            moments=tuple(self._moments),
             blocks=tuple(self._blocks.sums),
         )
         return of_v0(found) if self._v0 else found
@@ -232,14 +236,15 @@ def _part(counts: Counts, whole: Counts) -> Counts:
 
 
 def _kept_intervals(found: Increases) -> tuple[Load, ...]:
-    """Return the intervals that ran steps, or as many as a file keeps of them, evenly over the recording.
+    """Return the intervals that ran steps, or those that a file keeps of them."""
+    rounded = ([_rounded_load(load, found.counts) for load in moment] for moment in found.moments)
+    ran = ([load for load in moment if load.ran] for moment in rounded)
+    return thinned([moment for moment in ran if moment], load_policy().cost.most_intervals)
 
-    Neighbours are not summed: a mean over minutes hides bursts.
-    """
-    rounded = [Load(_rounded(each.seconds), _part(each.counts, found.counts)) for each in found.intervals]
-    ran = [each for each in rounded if each.ran]
-    kept = min(len(ran), load_policy().cost.most_intervals)
-    return tuple(ran[len(ran) * i // kept] for i in range(kept))
+
+def _rounded_load(load: Load, whole: Counts) -> Load:
+    ends = None if load.ends is None else _rounded(load.ends)
+    return Load(_rounded(load.seconds), _part(load.counts, whole), ends)
 
 
 def _rounded_blocks(found: Increases) -> Iterator[Block]:
@@ -260,7 +265,7 @@ def of_v0(found: Increases) -> Increases:
     """
     kept = ("first_tokens", "steps", "prompt_tokens", "preemptions")
     counts = Counts(**{name: getattr(found.counts, name) for name in kept})
-    return found._replace(counts=counts, intervals=())
+    return found._replace(counts=counts, moments=())
 
 
 def with_increases(baseline: Baseline, found: Increases) -> Baseline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import step_times
@@ -26,7 +27,17 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
         found.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
     found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
-    return (*found, *_remarks_on_blocks(len(baseline.blocks)), *_remarks_on_step_times(baseline))
+    return (
+        *found,
+        *_remarks_on_caches(baseline.counts),
+        *_remarks_on_blocks(len(baseline.blocks)),
+        *_remarks_on_step_times(baseline),
+    )
+
+
+def _remarks_on_caches(counts: Counts) -> Iterator[str]:
+    if counts.prompt_tokens and counts.step_seconds is not None and counts.cached_prompt_tokens is None:
+        yield "cached prompt tokens were not counted, so all prompt tokens are taken for computed ones"
 
 
 def _remarks_on_blocks(blocks: int) -> Iterator[str]:

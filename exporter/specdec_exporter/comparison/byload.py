@@ -69,7 +69,7 @@ def speedups_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Po
     parts = [_by_power(each) for each in (plain, *candidates)]
     loads = {power: sum((each.get(power, _NOTHING) for each in parts), _NOTHING) for power in sorted({*chain(*parts)})}
     whole = sum(loads.values(), _NOTHING)
-    per_token = ratio(whole.counts.prompt_tokens, whole.tokens) or 0.0
+    per_token = ratio(whole.counts.computed_prompt_tokens, whole.tokens) or 0.0
     times = {each.name: step_times(each.intervals, policy, per_token=True) for each in (plain, *candidates)}
     return [
         AtLoad(

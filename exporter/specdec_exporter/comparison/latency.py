@@ -101,7 +101,7 @@ def compare_latency(
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
     few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
-    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and (traffic.load or few)
+    why, by_steps = traffic.forbids(sli) or few, sli == "time_per_output_token" and (traffic.other_steps or few)
     if by_steps:
         decisive, explained, why = like_load, (1.0, 1.0), _no_steps(like_load, few)
     outcome: Outcome = "undecided"
@@ -128,7 +128,7 @@ def compare_latency(
 def _no_steps(like_load: Estimate | None, few: str | None) -> str | None:
     """Say why the steps at like load decide nothing; ``few``: why the requests do not."""
     if like_load is None:
-        return few or "the loads differ, and step times at a load of both sides are not known"
+        return few or "loads or prefix caches differ, and step times at a load of both sides are not known"
     return few if like_load.low is None else None
 
 
@@ -136,8 +136,7 @@ def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) ->
     """Return the outcome of a latency that may be judged; its tail counts if the traffic is alike."""
     if body is None:
         return "undecided"
-    alike = not (traffic.load or traffic.prompts or traffic.answers)
-    return "tail_worse" if alike and tail is not None and tail.shifted and body != "slower" else body
+    return "tail_worse" if traffic.alike and tail is not None and tail.shifted and body != "slower" else body
 
 
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:

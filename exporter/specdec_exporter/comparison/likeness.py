@@ -82,6 +82,7 @@ def flags(baseline: Baseline, candidate: Baseline, traffic: Difference, policy: 
     return (
         *_settings(baseline, candidate),
         *_traffic(traffic),
+        *_uncounted_caches(baseline, candidate, policy),
         *_buckets(baseline, candidate),
         *_speculation(baseline, candidate),
         *_recording("the baseline", baseline, policy),
@@ -127,8 +128,27 @@ def _traffic(traffic: Difference) -> Iterator[Flag]:
     nothing, same = "end-to-end latency and tails depend on it and decide nothing", "Send the same requests to both."
     if traffic.prompts:
         yield Flag("prompts_differ", f"{traffic.prompts}: time to first token, {nothing}", same)
+    if traffic.caches:
+        again = "Warm up both servers with the same requests before you record."
+        words = f"{traffic.caches}: steps at like load judge the time per output token; time to first token, {nothing}"
+        yield Flag("prompts_differ", words, again)
     if traffic.answers:
         yield Flag("answers_differ", f"{traffic.answers}: {nothing}", same)
+
+
+def _uncounted_caches(baseline: Baseline, candidate: Baseline, policy: Policy) -> Iterator[Flag]:
+    """Yield that a cache was at work on one side, and that the other does not say whether one was."""
+    sides = (("the baseline", baseline, candidate), ("the candidate", candidate, baseline))
+    for name, side, other in sides:
+        held = other.counts.cached_prompt_ratio
+        if side.counts.cached_prompt_tokens is not None or held is None or not side.counts.prompt_tokens:
+            continue
+        if held > policy.latency.cached_prompt_difference:
+            words = (
+                f"{name} does not count the prompt tokens that a prefix cache held, {held:.0%} on the other side: its "
+                "step times take all of its prompt tokens for computed ones"
+            )
+            yield Flag("prompts_differ", words, f"Record {name} again with this version, and vLLM 0.9.2 or newer.")
 
 
 def _buckets(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:

@@ -10,7 +10,7 @@ from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.speculation.acceptance import ratio as quotient
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.findings import other_prompts
+from specdec_exporter.speculation.findings import other_caches, other_prompts
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 
 Sli = Literal["time_per_output_token", "time_to_first_token", "request_latency"]
@@ -37,27 +37,40 @@ class Traffic(NamedTuple):
 class Difference(NamedTuple):
     """How the traffic of two sides differs, in words; ``None``: it does not, as far as is known.
 
-    ``demand`` and ``lengths`` are ratios of what was asked for per second, and of the tokens of a prompt and of an
-    answer.
+    ``caches``: how much of the prompts they held. ``demand`` and ``lengths`` are ratios of what was asked for per
+    second, and of the tokens of a prompt and of an answer.
     """
 
     load: str | None
     prompts: str | None
+    caches: str | None
     answers: str | None
     demand: tuple[Estimate, ...]
     lengths: tuple[Estimate, ...]
 
+    @property
+    def alike(self) -> bool:
+        """Whether the sides are not known to differ."""
+        return not (self.load or self.prompts or self.caches or self.answers)
+
+    @property
+    def other_steps(self) -> bool:
+        """Whether answers were made in other steps: with more requests, or more prompts that no cache held."""
+        return bool(self.load or self.caches)
+
     def forbids(self, sli: Sli) -> str | None:
         """Say why a latency concludes nothing.
 
-        Prompts lengthen the time to first token, prompts and answers the whole. Time per output token is a mean over
-        the answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers, and long
-        prompts that are read in the same steps stall other answers.
+        Prompts that are computed lengthen the time to first token, prompts and answers the whole. Time per output token
+        is a mean over the answer, so its mean stays comparable. Its tail does not: it is spread wider by short answers,
+        and long prompts that are read in the same steps stall other answers.
         """
         if sli == "time_per_output_token":
             return None
         if self.load or self.prompts:
             return "the loads differ" if self.load else "prompts differ in length"
+        if self.caches:
+            return "prefix caches held other shares of the prompts"
         return "answers differ in length" if self.answers and sli == "request_latency" else None
 
     def explains(self, sli: Sli) -> tuple[float, float]:
@@ -113,6 +126,12 @@ def difference(baseline: Baseline, candidate: Baseline, policy: Policy, *, paire
     return Difference(
         load=f"{before} in the baseline, {after} in the candidate" if busier else None,
         prompts=f"{other_work}: the speed-up compares different work" if other_work else prompts,
+        caches=other_caches(
+            candidate.counts.cached_prompt_ratio,
+            baseline.counts.cached_prompt_ratio,
+            policy.latency,
+            "in the candidate",
+        ),
         answers=answers,
         demand=demand,
         lengths=tuple(each for each in found[3:] if each),

@@ -51,7 +51,7 @@ class EngineLoads:
         elif sample.at - start.at >= _EARLY * self._shortest:
             self._start = sample
             if sample.at - start.at <= self._seconds:
-                load = Load(sample.at - start.at, sample.totals - start.totals)
+                load = Load(sample.at - start.at, sample.totals - start.totals, sample.at)
                 self._kept.append((sample.at, load.compact))
         while self._kept and self._kept[0][0] <= sample.at - self._seconds:
             self._kept.popleft()

@@ -21,6 +21,7 @@ class Counts(msgspec.Struct, frozen=True):
     step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
     latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests;
     ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. Both are empty where the bounds changed.
+    ``cached_prompt_tokens``: those of ``prompt_tokens`` that no step computes, because a cache held them.
     """
 
     drafts: float | None = None
@@ -35,6 +36,7 @@ class Counts(msgspec.Struct, frozen=True):
     step_seconds: float | None = None
     prompt_tokens: float | None = None
     preemptions: float | None = None
+    cached_prompt_tokens: float | None = None
     timed_bounds: tuple[float, ...] = ()
     timed_within: tuple[float, ...] = ()
 
@@ -58,6 +60,16 @@ class Counts(msgspec.Struct, frozen=True):
             **_buckets(self, earlier, -1.0),
             **_scalars(_difference, self, earlier),
         )
+
+    @property
+    def computed_prompt_tokens(self) -> float:
+        """Prompt tokens that steps computed; all of them where no cached ones are counted."""
+        return max((self.prompt_tokens or 0.0) - (self.cached_prompt_tokens or 0.0), 0.0)
+
+    @property
+    def cached_prompt_ratio(self) -> float | None:
+        """Share of the prompt tokens that a cache held, 0..1; ``None`` if not counted."""
+        return share(self.cached_prompt_tokens, self.prompt_tokens)
 
     def or_else(self, earlier: Counts) -> Counts:
         """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""

@@ -30,7 +30,8 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
     ``mean_seconds`` is the mean time per output token of its ``requests``, ``None`` if not recorded. ``speculative``:
     recorded with drafts. ``model_name``: the served model it belongs to. ``step_times`` are those without drafts, by
     load; ``None`` if it was recorded with drafts or without loads. ``generation_tokens`` of all requests in ``seconds``
-    tell its load; ``None`` if not known, as ``mean_prompt_tokens``, the mean length of a prompt.
+    tell its load; ``None`` if not known, as ``mean_prompt_tokens``, the mean length of a prompt, and
+    ``cached_prompt_ratio``, the share of the prompt tokens that a cache held.
     """
 
     mean_seconds: float | None
@@ -43,6 +44,7 @@ class DecodingBaseline(msgspec.Struct, frozen=True):
     seconds: float | None = None
     generation_tokens: float | None = None
     mean_prompt_tokens: float | None = None
+    cached_prompt_ratio: float | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     timed_requests: float | None = None  # the number of these requests
     timed_within: tuple[tuple[float, float], ...] = ()  # upper bounds in seconds, and how many of them are within
     mean_prompt_tokens: float | None = None  # of the requests with a first token in the span
+    cached_prompt_ratio: float | None = None  # of the prompt tokens, those that a cache held
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
 
     @property
@@ -67,6 +68,7 @@ def counts_of(engine: EngineSnapshot) -> Counts:
         accepted_tokens=engine.accepted_tokens,
         accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
         prompt_tokens=engine.prompt_tokens,
+        cached_prompt_tokens=engine.cached_prompt_tokens,
         generation_tokens=engine.generation_tokens,
         first_tokens=engine.time_to_first_token.count if engine.time_to_first_token else None,
         steps=engine.step_latency.count if engine.step_latency else None,
@@ -137,6 +139,7 @@ def figures(
         timed_requests=counts.timed_requests,
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
         mean_prompt_tokens=acceptance.ratio(counts.prompt_tokens, counts.first_tokens),
+        cached_prompt_ratio=counts.cached_prompt_ratio,
         requests=_requests(counts, seconds),
     )
     return _partly_verified(found) if adaptive_verification else found

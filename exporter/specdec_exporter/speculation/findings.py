@@ -107,11 +107,30 @@ def other_prompts(now: float | None, then: float | None, policy: LatencyPolicy) 
     )
 
 
+_SPEED_HOLDS = (
+    "The measured speed-up counts computed prompt tokens only, so it holds. Times to first token do not compare with "
+    "those of the baseline."
+)
+
+
+def other_caches(now: float | None, then: float | None, policy: LatencyPolicy, where: str = "now") -> str | None:
+    """Say that caches held another share of the prompt tokens than in the baseline; ``None`` as :func:`other_prompts`.
+
+    ``now`` and ``then`` are these shares, 0..1. ``where`` names the side of ``now``.
+    """
+    if now is None or then is None or abs(now - then) <= policy.cached_prompt_difference:
+        return None
+    return f"a prefix cache held {now:.0%} of the prompt tokens {where}, {then:.0%} in the baseline"
+
+
 def prompt_findings(figures: Figures, baseline: DecodingBaseline | None, policy: Policy) -> list[Finding]:
     """Return whether the baseline's speed belongs to other prompts. A few requests do not tell."""
     if baseline is None or (figures.requests or 0.0) < policy.min_effective_drafts:
         return []
-    words = other_prompts(figures.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency)
-    if words is None:
-        return []
-    return [Finding("WARN", "Prompt length", f"{words}: its speed was recorded with other prompts", _RECORD_AGAIN)]
+    findings = []
+    if words := other_prompts(figures.mean_prompt_tokens, baseline.mean_prompt_tokens, policy.latency):
+        found = f"{words}: its speed was recorded with other prompts"
+        findings.append(Finding("WARN", "Prompt length", found, _RECORD_AGAIN))
+    if words := other_caches(figures.cached_prompt_ratio, baseline.cached_prompt_ratio, policy.latency):
+        findings.append(Finding("WARN", "Prefix cache", words, _SPEED_HOLDS))
+    return findings

@@ -23,6 +23,7 @@ LOAD_COUNTS = (
     "generation_tokens",
     "first_tokens",
     "prompt_tokens",
+    "cached_prompt_tokens",
     "drafts",
     "draft_tokens",
     "accepted_tokens",
@@ -33,19 +34,23 @@ _LEAST, _MOST = 1e-6, 1e15
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What one engine did in ``seconds`` of wall clock."""
+    """What one engine did in ``seconds`` of wall clock.
+
+    ``ends``: when this span ended, in seconds since the recording began (live: of the exporter's monotonic clock).
+    """
 
     seconds: float
     counts: Counts
+    ends: float | None = None
 
     def __add__(self, other: Load) -> Load:
-        """Sum over spans, or over engines: seconds are engine-seconds."""
+        """Sum over spans, or over engines: seconds are engine-seconds, and no end is known."""
         return Load(self.seconds + other.seconds, self.counts + other.counts)
 
     @property
     def compact(self) -> Load:
         """The same with :data:`LOAD_COUNTS` only."""
-        return Load(self.seconds, Counts(**{name: getattr(self.counts, name) for name in LOAD_COUNTS}))
+        return Load(self.seconds, Counts(**{name: getattr(self.counts, name) for name in LOAD_COUNTS}), self.ends)
 
     @property
     def steps(self) -> float:
@@ -69,8 +74,8 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def prompt_rate(self) -> float:
-        """Prompt tokens per second."""
-        return (self.counts.prompt_tokens or 0.0) / self.seconds if self.seconds > 0 else 0.0
+        """Computed prompt tokens per second: those that a cache held take no time of a step."""
+        return self.counts.computed_prompt_tokens / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def ran(self) -> bool:

@@ -28,7 +28,8 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in a comparison; two equal runs differ by less. ``traffic_tolerance``: largest relative difference in the number of
     requests in flight at the same load, and in rates and mean lengths where chance is not known.
     ``prompt_length_ratio``: prompts more than this many times as long, or as short, as those of a recording are other
-    work, and its speed-up need not hold. ``enough_blocks``: with fewer, an interval is far wider than it need be.
+    work, and its speed-up need not hold. ``cached_prompt_difference``: caches whose shares of the prompt tokens differ
+    by more are not alike. ``enough_blocks``: with fewer, an interval is far wider than it need be.
     ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
     speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
     of its mean.
@@ -45,6 +46,7 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup_min: float
     traffic_tolerance: float
     prompt_length_ratio: float
+    cached_prompt_difference: float
     enough_blocks: int
     harmful_ratio: float
     speedup_harmful: float

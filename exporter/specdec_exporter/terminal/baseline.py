@@ -64,6 +64,8 @@ def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
         yield title, count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)"
     prompts = [ratio(block.counts.prompt_tokens, block.counts.first_tokens) for block in baseline.blocks]
     yield "prompt length", _length(baseline.mean_prompt_tokens, prompts)
+    cached = counts.cached_prompt_ratio
+    yield "prefix cache", "not counted" if cached is None else f"held {percent(cached)} of the prompt tokens"
     if baseline.generation_length is not None:
         yield "answer length", _length(baseline.generation_length.mean, ())
     if baseline.blocks:

@@ -19,7 +19,7 @@ class Meaning(NamedTuple):
 
     ``field`` is an attribute of :class:`EngineSnapshot`. The label ``key_label`` identifies the sample within its
     figure; without one, the word ``key`` does. ``rank`` orders the names of one figure, prefix included: the first
-    usable one wins.
+    usable one wins. ``also``: another figure of the same value, where no name of its own gives it.
     """
 
     field: str
@@ -27,6 +27,7 @@ class Meaning(NamedTuple):
     key_label: str | None
     key: str
     rank: int
+    also: Meaning | None = None
 
 
 # Field -> its names, the newest first; a release that has two names for a figure writes the same data under both.
@@ -37,12 +38,17 @@ _COUNTERS: dict[str, tuple[str, ...]] = {
     "accepted_tokens_per_position": ("spec_decode_num_accepted_tokens_per_pos",),
     "generation_tokens": ("generation_tokens",),
     "prompt_tokens": ("prompt_tokens",),
+    # Since 0.16.0; counted with the prompt, and with the tokens that a connector brought from another cache.
+    "cached_prompt_tokens": ("prompt_tokens_cached",),
     "preemptions": ("num_preemptions",),
     "requests_finished": ("request_success",),
     # Renamed in 0.9.2; both until 0.10.2.
     "prefix_cache_queries": ("prefix_cache_queries", "gpu_prefix_cache_queries"),
     "prefix_cache_hits": ("prefix_cache_hits", "gpu_prefix_cache_hits"),
 }
+# Name -> another field that it stands in for. Before 0.16.0, only hits of the prefix cache tell cached prompt tokens;
+# they count when a prompt is scheduled. Under the old name, they were blocks before 0.9.2.
+_STANDS_IN = {"prefix_cache_hits": "cached_prompt_tokens"}
 _KEY_LABELS = {"accepted_tokens_per_position": "position", "requests_finished": "finished_reason"}
 _GAUGES: dict[str, tuple[str, ...]] = {
     "requests_running": ("num_requests_running",),
@@ -106,7 +112,9 @@ def _meanings() -> dict[str, Meaning]:
     for field, names in _COUNTERS.items():
         key_label = _KEY_LABELS.get(field)
         for rank, name in enumerate(names):
-            meaning = Meaning(field, "map" if key_label else "scalar", key_label, "", rank)
+            other = _STANDS_IN.get(name)
+            also = Meaning(other, "scalar", None, "", len(_COUNTERS[other])) if other else None
+            meaning = Meaning(field, "map" if key_label else "scalar", key_label, "", rank, also)
             by_name[name] = by_name[f"{name}_total"] = meaning
     for field, names in _GAUGES.items():
         by_name |= {name: Meaning(field, "scalar", None, "", rank) for rank, name in enumerate(names)}
@@ -125,10 +133,13 @@ def _of_histograms(histograms: dict[str, tuple[str, ...]]) -> dict[str, Meaning]
 
 def _prefixed(by_name: dict[str, Meaning]) -> dict[str, Meaning]:
     return {
-        prefix + name: meaning._replace(rank=meaning.rank * len(PREFIXES) + place)
-        for place, prefix in enumerate(PREFIXES)
-        for name, meaning in by_name.items()
+        prefix + name: _at(place, meaning) for place, prefix in enumerate(PREFIXES) for name, meaning in by_name.items()
     }
+
+
+def _at(place: int, meaning: Meaning) -> Meaning:
+    also = meaning.also and _at(place, meaning.also)
+    return meaning._replace(rank=meaning.rank * len(PREFIXES) + place, also=also)
 
 
 MEANINGS = _meanings()  # by full sample name

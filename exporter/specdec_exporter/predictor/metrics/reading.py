@@ -70,9 +70,10 @@ class EngineReader:
         key = _key(meaning, labels)
         if not self._admits(name, key):
             return
-        figure = self._figures.setdefault(name, {}).setdefault((meaning.field, meaning.rank, meaning.shape), {})
-        value = _number(value)
-        figure[key] = value if figure.get(key, value) == value else math.nan
+        figures, value = self._figures.setdefault(name, {}), _number(value)
+        _put(figures, meaning, key, value)
+        if meaning.also is not None:
+            _put(figures, meaning.also, key, value)
 
     def _admits(self, engine: EngineKey, key: Key) -> bool:
         """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
@@ -133,6 +134,11 @@ class EngineReader:
             return {}
         field, tokens = self._capacities[engine]
         return {field: tokens / len(self._capacities) if field == "kv_cache_block_tokens" else tokens}
+
+
+def _put(figures: dict[_Figure, dict[Key, float]], meaning: Meaning, key: Key, value: float) -> None:
+    figure = figures.setdefault((meaning.field, meaning.rank, meaning.shape), {})
+    figure[key] = value if figure.get(key, value) == value else math.nan
 
 
 def _number(value: float) -> float:

@@ -34,6 +34,7 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     generation_tokens: float | None = None
     prompt_tokens: float | None = None
+    cached_prompt_tokens: float | None = None  # of them, those that a cache held; V1 since 0.9.2
     preemptions: float | None = None
     requests_finished: dict[str, float] | None = None
 

@@ -43,6 +43,13 @@ COPIED: Group[EngineSnapshot] = Group(
             lambda e: e.prompt_tokens,
             "`prompt_tokens_total`",
         ),
+        counter(
+            "specdec_cached_prompt_tokens_total",
+            "Prompt tokens that were not computed, because a cache held them.",
+            lambda e: e.cached_prompt_tokens,
+            "`prompt_tokens_cached_total`, before 0.16.0 `prefix_cache_hits_total`",
+            "V0 engine, before 0.9.2",
+        ),
         counter("specdec_preemptions_total", "Requests preempted.", lambda e: e.preemptions, "`num_preemptions_total`"),
         gauge(
             "specdec_requests_running", "Requests that run now.", lambda e: e.requests_running, "`num_requests_running`"
