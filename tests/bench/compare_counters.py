@@ -21,8 +21,6 @@ POLL_SECONDS = 5.0
 # vLLM's buckets of tokens per request, for a context of 32,768 tokens.
 LENGTHS = tuple(float(digit * 10**power) for power in range(5) for digit in (1, 2, 5))[:-1]
 (_ENGINE,) = parse_exposition(ONE_ENGINE.read_bytes()).engines
-# TODO: set the field where the others are once the product has it.
-_COUNTS_CACHED = "cached_prompt_tokens" in EngineSnapshot.__struct_fields__
 CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_parameters="drawn", command="none")
 
 
@@ -73,6 +71,7 @@ class Counters:
             engine=self.engine,
             generation_tokens=first.count + self.decoded_tokens,
             prompt_tokens=float(self.prompt_tokens),
+            cached_prompt_tokens=float(self.cached_prompt_tokens),
             preemptions=0.0,
             requests_finished={"stop": finished.count},
             time_to_first_token=first,
@@ -82,8 +81,6 @@ class Counters:
             prompt_length=self.prompt_length.histogram(),
             generation_length=self.generation_length.histogram(),
         )
-        if _COUNTS_CACHED:
-            engine = msgspec.structs.replace(engine, cached_prompt_tokens=float(self.cached_prompt_tokens))
         if self.k:
             engine = msgspec.structs.replace(
                 engine,

@@ -39,10 +39,10 @@ def chosen_services() -> Iterator[Service]:
         "cache: 80 % hits, then cold, a gain", dataclasses.replace(prompts, per_second=2.5, acceptance=0.6), 0.0043
     )
     yield _engines()
-    even = Traffic(clients=16, prompt_tokens=400, prompt_sigma=0.1, answer_tokens=100, acceptance=0.93)
+    even = Traffic(clients=16, prompt_tokens=200, prompt_sigma=0.1, answer_tokens=250, acceptance=0.93)
     yield _one("fast, 16 clients, even prompts", even, _drafting(_LINE, 0.0005), k=5)
-    light = Traffic(per_second=0.5, prompt_tokens=400, answer_tokens=200, answer_sigma=0.3, acceptance=0.93)
-    yield _one("fast, open, light load", light, _drafting(_LINE, 0.0005), k=5)
+    light = dataclasses.replace(fixed, per_second=0.5, acceptance=0.93)
+    yield _one("fast, constant, light load", light, _drafting(_LINE, 0.0005), k=5)
     heavy = Traffic(per_second=1.0, prompt_tokens=2500, answer_tokens=200, acceptance=0.35)
     machine = Machine(base=0.015, token=0.00016, draft=0.004, draft_request=0.0016)
     yield _one("overload by a loss", heavy, machine)

@@ -93,12 +93,12 @@ def main() -> int:
 def _of_services(seed: int, *, quick: bool) -> list[Work]:
     """Services that are drawn, fast or chosen, and advice; the longest first."""
     looking = 600.0 if quick else 3600.0
-    drawn, fast, chosen = services(seed, 1 if quick else 3), fast_services(seed), list(chosen_services())
+    drawn, fast, chosen = services(seed, 1 if quick else 2), fast_services(seed), list(chosen_services())
     loops = [each for each in services(seed + 1, 1) if "bursty" not in each.kinds]
     if quick:
         drawn, loops = drawn[::2], loops[::6]
         fast = [dataclasses.replace(each, looks_every=0.0) for each in fast[::3]]
-    counts = (3, 2, 2) if quick else (20, 8, 4)
+    counts = (3, 2, 2) if quick else (20, 8, 5)
     work: list[Work] = [
         (run_service, (each, seed, pairs, looking))
         for some, pairs in zip((chosen, fast, drawn), counts, strict=True)

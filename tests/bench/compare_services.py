@@ -55,7 +55,7 @@ FASTEST = dataclasses.replace(FAST, gains=(2.0, 4.0))
 
 
 def services(seed: int, each: int) -> list[Service]:
-    """Draw ``each`` services of every shape, arrivals and prompts; of each three, one stalls and one drifts slowly."""
+    """Draw ``each`` services of every shape, arrivals and prompts; every second one stalls, a third drifts slowly."""
     found = []
     for shape in SHAPES:
         for arrivals in ARRIVALS:
@@ -63,7 +63,7 @@ def services(seed: int, each: int) -> list[Service]:
                 for number in range(each):
                     what = f"{shape}, {arrivals}, {prompts} prompts, {number}"
                     server, drift = drawn(f"{seed} {what}", shape, arrivals, prompts, USUAL)
-                    if number % 3 == 2:
+                    if number % 2:
                         server, drift = dataclasses.replace(server, stalls=ROUGH), f"{drift} and stalls"
                     kinds = (shape, arrivals, f"{prompts} prompts", drift)
                     found.append(service(what, kinds, server))
@@ -78,7 +78,8 @@ def fast_services(seed: int) -> list[Service]:
             for prompts in PROMPTS:
                 kind = f"fast, {arrivals}, {prompts} prompts"
                 server, _ = drawn(f"{seed} {kind} {shape}", shape, arrivals, prompts, drafts)
-                found.append(service(f"{kind}, {shape}", (kind,), server, looks_every=15.0))
+                every = 15.0 if shape == "linear" else 0.0  # looks take longer than pairs
+                found.append(service(f"{kind}, {shape}", (kind,), server, looks_every=every))
     return found
 
 

@@ -188,7 +188,7 @@ def run_service(service: Service, seed: int, trials: int, looking_seconds: float
         baseline=service.plain,
         candidate=service.engines,
         trials=trials,
-        traffic_now=service.looks_every > 0.0,
+        traffic_now=True,
     )
     truth = truth_of(service.engines, f"{name} truth", service.long_run_seconds)
     looks: Sequence[Look] = ()

@@ -107,7 +107,7 @@ def test_two_engines_are_polled_together_and_their_truths_weighed() -> None:
 
 def test_a_server_that_cannot_keep_up_has_no_truth_for_the_same_requests() -> None:
     traffic = Traffic(per_second=4.0, prompt_tokens=1000, acceptance=0.3)
-    server = Server(traffic=traffic, machine=Machine(draft=0.05), k=3)
+    server = Server(traffic=traffic, machine=Machine(draft=0.1), k=3)
 
     assert not overloaded(calm_runs([server.plain], "seed", 1800.0)[0])
     assert overloaded(calm_runs([server], "seed", 1800.0)[0])
