@@ -17,7 +17,17 @@ from bench.compare_live import watched
 from bench.compare_machine import WARM_UP_SECONDS, Server, Trace, side_by_side
 from bench.compare_services import Service
 from bench.compare_traffic import Request
-from bench.compare_truth import Run, Truth, calm_runs, intervals, overloaded, speedup, token_seconds, truth_of
+from bench.compare_truth import (
+    Run,
+    Truth,
+    calm_runs,
+    intervals,
+    overloaded,
+    same_traffic,
+    speedup,
+    token_seconds,
+    truth_of,
+)
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.several import compare_several
@@ -125,10 +135,13 @@ def run_trial(case: Case, seed: int, trial: int) -> Trial:
     after, runs = _record("candidate", case.candidate, name, streams[1])
     loads = [each.load for run in its_runs for each in run.found if each.steps]
     now = speedup(runs, (min(loads) / _NEAR, max(loads) * _NEAR))
-    traffic_now = (
-        truth_of(case.candidate, f"{name} candidate", 60.0 * MINUTES).same_traffic if case.traffic_now else None
-    )
+    traffic_now = _same_traffic(case.candidate, f"{name} candidate") if case.traffic_now else None
     return _answer(compare(before, after, load_policy(), paired=case.paired), now, traffic_now)
+
+
+def _same_traffic(engines: Sequence[Server], seed: str) -> float | None:
+    seconds = 60.0 * MINUTES
+    return same_traffic(calm_runs(engines, seed, seconds), seed, seconds)
 
 
 def _answer(found: Comparison, now: float, traffic_now: float | None) -> Trial:

@@ -55,8 +55,16 @@ class Truth(NamedTuple):
 
 def truth_of(engines: Sequence[Server], seed: str, seconds: float) -> Truth:
     """Run engines without the machine's noise for ``seconds``, and beside them what they are compared with."""
-    drafting, plain = (calm_runs(some, seed, seconds) for some in (engines, [each.plain for each in engines]))
-    return Truth(speedup(drafting), token_seconds(drafting), same_traffic(plain, drafting))
+    drafting = calm_runs(engines, seed, seconds)
+    return Truth(speedup(drafting), token_seconds(drafting), same_traffic(drafting, seed, seconds))
+
+
+def same_traffic(drafting: Sequence[Run], seed: str, seconds: float) -> float | None:
+    """Return how much faster a token came in calm runs than it does from plain engines; ``None``: some are too slow."""
+    plain = calm_runs([run.server.plain for run in drafting], seed, seconds)
+    if any(overloaded(run) for run in (*plain, *drafting)):
+        return None
+    return token_seconds(plain) / token_seconds(drafting)
 
 
 def calm_runs(engines: Sequence[Server], seed: str, seconds: float) -> list[Run]:
@@ -67,13 +75,6 @@ def calm_runs(engines: Sequence[Server], seed: str, seconds: float) -> list[Run]
         polls = server.calm.polls(random.Random(f"{seed} {number}"), seconds, trace)
         found.append(Run(server, trace, intervals(polls)))
     return found
-
-
-def same_traffic(plain: Sequence[Run], drafting: Sequence[Run]) -> float | None:
-    """Return how much faster a token comes from drafting engines than from plain ones; ``None``: some are too slow."""
-    if any(overloaded(run) for run in (*plain, *drafting)):
-        return None
-    return token_seconds(plain) / token_seconds(drafting)
 
 
 def overloaded(run: Run) -> bool:

@@ -114,6 +114,17 @@ def test_a_server_that_cannot_keep_up_has_no_truth_for_the_same_requests() -> No
     assert truth_of([server], "seed", 1800.0).same_traffic is None
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_the_same_requests_reach_the_plain_server(constant: bool) -> None:
+    server = Server(traffic=Traffic(per_second=3.0, constant=constant), k=3)
+    plain, drafting = (calm_runs([side], "seed", 600.0)[0] for side in (server.plain, server))
+    met, also_met = ([tokens for _, tokens in run.trace.prompts] for run in (plain, drafting))
+
+    assert met[:1000] == also_met[:1000]
+    truth = truth_of([server], "seed", 600.0)
+    assert known(truth.same_traffic) > truth.speedup > 1.0  # fewer in decode at a time: steps are shorter too
+
+
 @pytest.mark.parametrize("burst_seconds", [0.0, 45.0])
 def test_a_pair_shares_one_stream(burst_seconds: float) -> None:
     side = Server(traffic=Traffic(per_second=2.0, burst_seconds=burst_seconds))
