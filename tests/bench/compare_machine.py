@@ -59,6 +59,43 @@ class Trace(NamedTuple):
         return cls([], [], [])
 
 
+class _Queue:
+    """The requests that are to come, and those that wait for their prompts to be read, in their order."""
+
+    def __init__(self, requests: Sequence[Request], trace: Trace | None) -> None:
+        self.coming = deque(requests)
+        self._waiting: deque[Request] = deque()
+        self._left = 0  # prompt tokens of the first one that are still to be read
+        self._trace = trace
+
+    @property
+    def next_arrival(self) -> float:
+        """When the next request comes, in seconds."""
+        return self.coming[0].arrival if self.coming else math.inf
+
+    def read(self, now: float, slots: int) -> tuple[int, list[Request]]:
+        """Return how many tokens of prompts the next step reads, and the requests whose prompt ends in it."""
+        while self.coming and self.coming[0].arrival <= now:
+            self._waiting.append(self.coming.popleft())
+        read, ready = 0, list[Request]()
+        while self._waiting and read < PREFILL_TOKENS and len(ready) < slots:
+            if not self._left:
+                self._left = self._waiting[0].computed
+                if self._trace:
+                    self._trace.prompts.append((now, self._left))
+            part = min(self._left, PREFILL_TOKENS - read)
+            read += part
+            self._left -= part
+            if not self._left:
+                ready.append(self._waiting.popleft())
+        return read, ready
+
+    def polled(self) -> None:
+        """Note how many wait."""
+        if self._trace:
+            self._trace.waiting.append(len(self._waiting))
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """One engine; ``k`` is 0 without speculation.
@@ -101,38 +138,24 @@ class Server:
         """
         traffic, end = self.traffic, WARM_UP_SECONDS + seconds
         counters = Counters(self.k, traffic.acceptance, engine)
-        coming = deque(traffic.arrivals(rng, end) if requests is None else requests)
-        queue: deque[Request] = deque()
-        left = 0  # prompt tokens of the first in the queue that are still to be read
+        queue = _Queue(traffic.arrivals(rng, end) if requests is None else requests, trace)
         running: list[tuple[int, float, float, Request]] = []  # a heap: last step, time of first token, tokens per step
         now, step, poll, tokens, level = 0.0, 0, 0.0, 0.0, rng.gauss(0.0, self.wander)
         stall = rng.expovariate(self.stalls / 3600.0) if self.stalls else math.inf
         factor = math.exp(level)
         alone = [self.machine.step(number, self.k, 0) for number in range(self.slots + 1)]
         while True:
-            while coming and coming[0].arrival <= now:
-                queue.append(coming.popleft())
-            read, ready = 0, list[Request]()
-            while queue and read < PREFILL_TOKENS and len(running) + len(ready) < self.slots:
-                if not left:
-                    left = queue[0].computed
-                    if trace:
-                        trace.prompts.append((now, left))
-                part = min(left, PREFILL_TOKENS - read)
-                read += part
-                left -= part
-                if not left:
-                    ready.append(queue.popleft())
+            read, ready = queue.read(now, self.slots - len(running))
             number, steps = len(running), 1
             if read:
                 took = factor * self.machine.step(number, self.k, read)
             elif number:
                 took = factor * alone[number]
-                until = min(poll, stall, coming[0].arrival if coming else math.inf)
+                until = min(poll, stall, queue.next_arrival)
                 steps = max(1, min(running[0][0] - step, int((until - now) / took)))
                 took *= steps
             else:
-                took, steps = (coming[0].arrival if coming else end) - now + 1e-9, 0
+                took, steps = min(queue.next_arrival, end) - now + 1e-9, 0
             if now >= stall and steps:
                 took += rng.uniform(*_STALL_SECONDS)
                 stall = now + rng.expovariate(self.stalls / 3600.0)
@@ -140,8 +163,7 @@ class Server:
                 trace.running.append((now, number))
             now += took
             while poll < now:
-                if trace:
-                    trace.waiting.append(len(queue))
+                queue.polled()
                 if poll >= WARM_UP_SECONDS:
                     yield poll - WARM_UP_SECONDS, counters.snapshot()
                 if poll >= end:
@@ -156,7 +178,7 @@ class Server:
                 tokens = tokens - rate if running else 0.0
                 counters.finished(now - request.arrival, now - first, request.prompt, request.answer)
                 if traffic.clients:
-                    coming.append(traffic.request(rng, now))
+                    queue.coming.append(traffic.request(rng, now))
             for request in ready:
                 counters.first_token(now - request.arrival, request.prompt, request.cached)
                 needed = self._steps(rng, request)
