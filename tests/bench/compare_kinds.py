@@ -97,7 +97,7 @@ def all_cases() -> Iterator[Case]:
         yield _pairs(f"{gain}x: 32 clients", clients, _gaining(clients, gain), 50)
     yield _pairs("1.1x, bursts: 4/s", _bursty(_at(4)), _gaining(_bursty(_at(4)), 1.1), 80)
     yield _pairs("1.1x, rough: 4/s", _rough(_at(4)), _gaining(_rough(_at(4)), 1.1), 80)
-    yield _pairs("300 requests, 1.1x: 0.5/s", _at(0.5), _gaining(_at(0.5), 1.1), 100)
+    yield _pairs("300 requests, 1.1x: 0.5/s", _at(0.5), _gaining(_at(0.5), 1.1), 60)
     yield _pairs("90 requests, 1.3x: 0.15/s", _at(0.15), _gaining(_at(0.15), 1.3), 50)
     for what, side in (("calm", _at(4)), ("bursts", _bursty(_at(4))), ("rough", _rough(_at(4)))):
         yield _pairs(f"paired, twice: {what}", side, side, 60, paired=True)
