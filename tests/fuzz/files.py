@@ -170,7 +170,8 @@ def as_of_version_0_1(file: bytes) -> bytes:
     """The same recording with its intervals in a bin of loads."""
     before, _, rest = file.partition(b"\nintervals:")
     columns, _, after = rest.partition(b"\n\n")
-    lines = [b"by_load:", b"  8:", b"    intervals: 4", *(b"  " + line for line in columns.splitlines()[1:])]
+    kept = (b"  " + line for line in columns.splitlines()[1:] if not line.startswith(b"  ends:"))
+    lines = [b"by_load:", b"  8:", b"    intervals: 4", *kept]
     return b"\n".join([before, *lines, after])
 
 

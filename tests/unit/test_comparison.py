@@ -204,6 +204,16 @@ def test_another_share_of_cached_prompts_is_flagged(then: float | None, now: flo
     )
 
 
+def test_steps_at_like_load_decide_where_caches_held_other_shares_of_the_prompts() -> None:
+    (latency,) = (
+        each
+        for each in compared(cached(PLAIN, 0.02), cached(FASTER, 0.8)).latencies
+        if each.sli == "time_per_output_token"
+    )
+    assert latency.outcome == "undecided"  # these recordings have no step times
+    assert str(latency.undecided_because).startswith("loads or prefix caches differ, and step times")
+
+
 def test_another_spelling_is_no_other_hardware() -> None:
     changes = context(hardware=" 1 X l4  24 gb", model="/models/llama-3.1-8b/")
     assert codes(compared(PLAIN, replace(FASTER, **changes))) == set()

@@ -237,9 +237,9 @@ def _part(counts: Counts, whole: Counts) -> Counts:
 
 def _kept_intervals(found: Increases) -> tuple[Load, ...]:
     """Return the intervals that ran steps, or those that a file keeps of them."""
-    rounded = ([_rounded_load(load, found.counts) for load in moment] for moment in found.moments)
-    ran = ([load for load in moment if load.ran] for moment in rounded)
-    return thinned([moment for moment in ran if moment], load_policy().cost.most_intervals)
+    ran = ([load for load in moment if load.ran] for moment in found.moments)
+    kept = thinned([moment for moment in ran if moment], load_policy().cost.most_intervals)
+    return tuple(rounded for load in kept if (rounded := _rounded_load(load, found.counts)).ran)
 
 
 def _rounded_load(load: Load, whole: Counts) -> Load:
