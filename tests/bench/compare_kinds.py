@@ -17,13 +17,13 @@ MEMORY_BOUND = Machine(base=0.020, request=0.0004, token=0.00005, sharpness=math
 ACCEPTS = {1.1: 0.086, 1.3: 0.225}
 _LINE = Machine(base=0.020, token=0.0001)
 _DRIFT = 0.06
-# Faster with three draft tokens than with one, and overloaded with eight.
+# Faster by 17 % with three draft tokens than with one; with seven, four times as slow as without.
 OVERLOADS_WITH_MANY = Server(
     traffic=Traffic(per_second=4.2, prompt_tokens=200, answer_tokens=150, acceptance=0.6),
     machine=Machine(base=0.020, token=0.00033, sharpness=math.inf, draft=0.0008),
     wander=_DRIFT,
 )
-MANY = (1, 3, 8)
+MANY = (1, 3, 7)
 
 
 def chosen_services() -> Iterator[Service]:
@@ -95,7 +95,8 @@ def all_cases() -> Iterator[Case]:
     for gain in ACCEPTS:
         yield _pairs(f"{gain}x: 4/s", _at(4), _gaining(_at(4), gain), 50)
         yield _pairs(f"{gain}x: 32 clients", clients, _gaining(clients, gain), 50)
-    yield _pairs("1.1x, bursts: 4/s", _bursty(_at(4)), _gaining(_bursty(_at(4)), 1.1), 80)
+    drifting = dataclasses.replace(_bursty(_at(4)), wander=0.03)
+    yield _pairs("1.1x, bursts: 4/s", drifting, _gaining(drifting, 1.1), 80)
     yield _pairs("1.1x, rough: 4/s", _rough(_at(4)), _gaining(_rough(_at(4)), 1.1), 80)
     yield _pairs("300 requests, 1.1x: 0.5/s", _at(0.5), _gaining(_at(0.5), 1.1), 60)
     yield _pairs("90 requests, 1.3x: 0.15/s", _at(0.15), _gaining(_at(0.15), 1.3), 50)

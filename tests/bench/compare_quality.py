@@ -105,7 +105,8 @@ def _of_services(seed: int, *, quick: bool) -> list[Work]:
         for each in some
     ]
     work += [(run_advice, (each.what, each.engines[0], seed, KS)) for each in loops]
-    return [*work, (run_advice, ("open, many drafts overload", OVERLOADS_WITH_MANY, seed, MANY))]
+    times = 1 if quick else 4
+    return [*work, *((run_advice, (f"overload, {n}", OVERLOADS_WITH_MANY, seed, MANY)) for n in range(times))]
 
 
 def _of_cases(cases: Sequence[Case], seed: int) -> list[Work]:
