@@ -25,10 +25,11 @@ CONTEXT = Context(hardware="simulated", model="m", runtime="simulated", request_
 
 
 class Counters:
-    """Totals since the server started. Without speculation ``k`` is 0."""
+    """Totals of an engine since it started. Without speculation ``k`` is 0."""
 
-    def __init__(self, k: int = 0, acceptance: float = 0.0) -> None:
+    def __init__(self, k: int = 0, acceptance: float = 0.0, engine: str = "0") -> None:
         self.k = k
+        self.engine = engine
         self.curve = [acceptance**n / sum(acceptance**m for m in range(k)) for n in range(k)]
         self.time_to_first_token = _Values(known(_ENGINE.time_to_first_token).bounds[:-1])
         self.time_per_output_token = _Values(known(_ENGINE.time_per_output_token).bounds[:-1])
@@ -36,6 +37,7 @@ class Counters:
         self.prompt_length = _Values(LENGTHS)
         self.generation_length = _Values(LENGTHS)
         self.prompt_tokens = 0
+        self.cached_prompt_tokens = 0
         self.steps = 0
         self.step_seconds = 0.0
         self.decoded_tokens = 0.0
@@ -46,10 +48,11 @@ class Counters:
         self.step_seconds += seconds
         self.decoded_tokens += tokens
 
-    def first_token(self, waited: float, prompt: int) -> None:
-        """A request got its first token after so many seconds."""
+    def first_token(self, waited: float, prompt: int, cached: int) -> None:
+        """A request got its first token after so many seconds; the prefix cache held so many tokens of its prompt."""
         self.time_to_first_token.add(waited)
         self.prompt_tokens += prompt
+        self.cached_prompt_tokens += cached
 
     def finished(self, seconds: float, decode_seconds: float, prompt: int, answer: int) -> None:
         """A request of so many tokens finished: seconds from its arrival, and from its first token."""
@@ -65,9 +68,10 @@ class Counters:
         accepted = max(self.decoded_tokens - self.steps, 0.0)
         engine = EngineSnapshot(
             model_name="m",
-            engine="0",
+            engine=self.engine,
             generation_tokens=first.count + self.decoded_tokens,
             prompt_tokens=float(self.prompt_tokens),
+            cached_prompt_tokens=float(self.cached_prompt_tokens),
             preemptions=0.0,
             requests_finished={"stop": finished.count},
             time_to_first_token=first,

@@ -14,7 +14,8 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -22,9 +23,20 @@ sys.path.insert(0, str(TESTS))
 
 from rich.table import Table
 
-from bench.compare_machine import Machine, Server
-from bench.compare_services import ARRIVALS, PROMPTS, SHAPES, STALLS, WANDER, services
-from bench.compare_traffic import Traffic
+from bench.compare_kinds import MANY, OVERLOADS_WITH_MANY, all_cases, chosen_services
+from bench.compare_rows import (
+    LENGTH_FLAGS,
+    Outcomes,
+    advice_rows,
+    by_kinds,
+    case_rows,
+    fast_rows,
+    holds,
+    judged_rows,
+    look_rows,
+    pairs_of,
+)
+from bench.compare_services import fast_services, services
 from bench.compare_trials import (
     DIFFERENT,
     Advised,
@@ -38,20 +50,12 @@ from bench.compare_trials import (
     run_service,
     run_trial,
 )
-from bench.rows import Row, missed, percent, show, show_table, table
+from bench.rows import missed, percent, show, show_table, table
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.speculation.chance import Estimate
 
-EACH, PAIRS = 3, 6  # services of every kind, pairs of each
 KS = (1, 3, 5)
-LOAD_FLAGS = ("load_differs",)
-LENGTH_FLAGS = ("prompts_differ", "answers_differ", *LOAD_FLAGS)
-# Reading short prompts and verifying two draft tokens cost nothing where memory bounds a step, so what requests accept
-# is the gain. It is a bit more than the mean's, because acceptance varies.
-MEMORY_BOUND = Machine(base=0.020, request=0.0004, token=0.00005, sharpness=math.inf)
-ACCEPTS = {1.1: 0.086, 1.3: 0.225}
-
-Outcomes = Mapping[str, Sequence[Trial]]
+WORDS = ("healthy", "watch", "slower", "not_paying", "harmful")
 
 
 def main() -> int:
@@ -63,14 +67,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     began, seed, quick = time.monotonic(), arguments.seed, arguments.quick
-    drawn = services(seed, 1 if quick else EACH)
-    loops = [each for each in services(seed + 1, 1) if each.arrivals != "bursty"]
-    work: list[Work] = [
-        *((run_service, (each, seed, 2 if quick else PAIRS)) for each in drawn),
-        *((run_advice, (each, seed, KS)) for each in (loops[::4] if quick else loops)),
-    ]
     cases = [dataclasses.replace(case, trials=max(4, case.trials // 10)) if quick else case for case in all_cases()]
-    work += [(run_trial, (case, seed, trial)) for case in cases for trial in range(case.trials)]
+    work = [*_of_services(seed, quick=quick), *_of_cases(cases, seed)]
     try:
         found = run_all(work)
     except (SpecdecError, OSError) as error:
@@ -80,9 +78,11 @@ def main() -> int:
     advised = [each for each in found if isinstance(each, Advised)]
     trials = iter(each for each in found if isinstance(each, Trial))
     outcomes = {case.what: [next(trials) for _ in range(case.trials)] for case in cases}
-    must = [*judged_rows(judged), *case_rows(outcomes), *advice_rows(advised)]
+    must = [*judged_rows(judged), *look_rows(judged), *fast_rows(judged), *case_rows(outcomes), *advice_rows(advised)]
     show({"What must hold": must})
     show_table(_services_table(judged))
+    show_table(_traffic_table(judged))
+    show_table(_looks_table(judged))
     show_table(_cases_table(outcomes))
     code = missed(must)
     pairs = sum(len(each.trials) for each in judged) + sum(map(len, outcomes.values()))
@@ -90,160 +90,87 @@ def main() -> int:
     return code
 
 
-def _bursty(traffic: Traffic) -> Traffic:
-    return dataclasses.replace(traffic, burst_seconds=45.0)
-
-
-def _rough(server: Server) -> Server:
-    return dataclasses.replace(server, traffic=_bursty(server.traffic), wander=WANDER, stalls=STALLS)
-
-
-def _drafting(server: Server, gain: float) -> Server:
-    return dataclasses.replace(server, k=2, traffic=dataclasses.replace(server.traffic, acceptance=ACCEPTS[gain]))
-
-
-def all_cases() -> Iterator[Case]:
-    """One setting twice, known gains, and sides that did not get the same requests."""
-
-    def at(rate: float, prompts: float = 150.0, answers: float = 100.0) -> Server:
-        traffic = Traffic(per_second=rate, prompt_tokens=prompts, answer_tokens=answers)
-        return Server(traffic=traffic, machine=MEMORY_BOUND)
-
-    def pairs(what: str, baseline: Server, candidate: Server, trials: int) -> Case:
-        return Case(what=what, baseline=baseline, candidate=candidate, trials=trials)
-
-    clients = dataclasses.replace(at(4), traffic=dataclasses.replace(at(4).traffic, clients=32))
-    calm = {
-        "2/s": at(2),
-        "6/s": at(6),
-        "32 clients": clients,
-        "4/s, drafts": _drafting(at(4), 1.3),
-        "90 requests": at(0.15),
-    }
-    for what, side in calm.items():
-        yield pairs(f"twice: {what}", side, side, 50)
-    for side, what in ((_rough(at(4)), "4/s"), (_drafting(_rough(at(4)), 1.3), "4/s, drafts")):
-        yield pairs(f"twice, rough: {what}", side, side, 60)
-    for gain in ACCEPTS:
-        yield pairs(f"{gain}x: 4/s", at(4), _drafting(at(4), gain), 50)
-        yield pairs(f"{gain}x: 32 clients", clients, _drafting(clients, gain), 50)
-    yield pairs("1.1x, rough: 4/s", _rough(at(4)), _drafting(_rough(at(4)), 1.1), 100)
-    yield pairs("300 requests, 1.1x: 0.5/s", at(0.5), _drafting(at(0.5), 1.1), 100)
-    yield pairs("90 requests, 1.3x: 0.15/s", at(0.15), _drafting(at(0.15), 1.3), 50)
-    yield pairs("unlike: 4/s against 5/s", at(4), at(5), 40)
-    yield pairs("unlike: 5/s against 4/s", at(5), at(4), 40)
-    yield pairs("unlike: 2/s against 6/s, 1.3x", at(2), _drafting(at(6), 1.3), 40)
-    yield pairs("unlike lengths: prompts 25 % longer", at(4), at(4, prompts=187.5), 40)
-    yield pairs("unlike lengths: answers 17 % longer", at(4), at(4, answers=117.0), 40)
-
-
-def case_rows(outcomes: Outcomes) -> Iterator[Row]:
-    """The figures of known cases that have a budget."""
-
-    def share(
-        what: str, budget: str, start: str, codes: Sequence[str], *, most: float = 1.0, least: float = 0.0
-    ) -> Row:
-        trials = [trial for what, some in outcomes.items() if what.startswith(start) for trial in some]
-        found = decided(trials, *codes)
-        return Row(
-            what, f"{percent(found / len(trials))} of {len(trials)}", budget, least <= found / len(trials) <= most
-        )
-
-    yield share("one setting twice: a difference", "at most 5 %", "twice:", DIFFERENT, most=0.05)
-    yield share("twice, bursts and noise of 8 %: a difference", "at most 20 %", "twice, rough:", DIFFERENT, most=0.20)
-    yield share("1.1x: found", "at least 85 %", "1.1x:", ["faster"], least=0.85)
-    yield share("1.3x: found", "100 %", "1.3x:", ["faster"], least=1.0)
-    yield share("1.1x, bursts and noise of 8 %: wrong side", "at most 4 %", "1.1x, rough:", ["slower"], most=0.04)
-    for what, trials in outcomes.items():
-        if what.startswith("300 requests"):
-            off = sum(trial.says_off for trial in trials)
-            yield Row(what, f"{off} of {len(trials)} advise to switch it off", "none", off == 0)
-        if what.startswith("unlike"):
-            flags = LENGTH_FLAGS if what.startswith("unlike lengths") else LOAD_FLAGS
-            misled = decided(trials, *DIFFERENT, unless=flags)
-            yield Row(what, f"{misled} of {len(trials)} decided without a flag", "none", misled == 0)
-
-
-def judged_rows(judged: Sequence[Judged]) -> Iterator[Row]:
-    """The figures of services of every kind that have a budget."""
-    gains = sum(each.truth.speedup > 1.0 for each in judged)
-    yield Row("services", f"{len(judged)}, {gains} of them gain")
-    words = [(trial.word, each.truth.speedup, trial.now) for each in judged for trial in each.trials]
-    for word, wrong in (("harmful", "gain"), ("healthy", "loss")):
-        said = [(long, now) for found, long, now in words if found == word]
-        for when, truths in (("same minutes", [now for _, now in said]), ("long run", [long for long, _ in said])):
-            false = sum(truth > 1.0 if wrong == "gain" else truth < 1.0 for truth in truths)
-            yield Row(f"{word} at a {wrong}, {when}", f"{false} of {len(said)}", "none", false == 0)
-    sides = [
-        (trial.known.value, each.truth.speedup)
-        for each, trial in _pairs(judged)
-        if trial.known and not _holds(trial.known, 1.0)
+def _of_services(seed: int, *, quick: bool) -> list[Work]:
+    """Services that are drawn, fast or chosen, and advice; the longest first."""
+    looking = 600.0 if quick else 3600.0
+    drawn, fast, chosen = services(seed, 1 if quick else 2), fast_services(seed), list(chosen_services())
+    loops = [each for each in services(seed + 1, 1) if "bursty" not in each.kinds]
+    if quick:
+        drawn, loops = drawn[::2], loops[::6]
+        fast = [dataclasses.replace(each, looks_every=0.0) for each in fast[::3]]
+    counts = (3, 2, 2) if quick else (20, 8, 5)
+    work: list[Work] = [
+        (run_service, (each, seed, pairs, looking))
+        for some, pairs in zip((chosen, fast, drawn), counts, strict=True)
+        for each in some
     ]
-    wrong_side = sum((found > 1.0) != (truth > 1.0) for found, truth in sides)
-    yield Row(
-        "interval on the wrong side of 1, long run",
-        f"{wrong_side} of {len(sides)}",
-        "at most 4 %",
-        wrong_side <= 0.04 * len(sides),
-    )
+    work += [(run_advice, (each.what, each.engines[0], seed, KS)) for each in loops]
+    times = 1 if quick else 4
+    return [*work, *((run_advice, (f"overload, {n}", OVERLOADS_WITH_MANY, seed, MANY)) for n in range(times))]
 
 
-def advice_rows(advised: Sequence[Advised]) -> Iterator[Row]:
-    """What following the advice costs."""
-    losses = [each.loss for each in advised if each.loss is not None]
-    worst = max(losses, default=0.0)
-    yield Row("advice of several k", f"{len(losses)} of {len(advised)} loops are told what to run")
-    yield Row("advice: its loss against the best k", f"{percent(worst)} at most", "at most 5 %", worst <= 0.05)
-
-
-def _pairs(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Trial]]:
-    for each in judged:
-        for trial in each.trials:
-            yield each, trial
-
-
-def _holds(found: Estimate, value: float) -> bool:
-    return found.low is not None and found.high is not None and found.low <= value <= found.high
+def _of_cases(cases: Sequence[Case], seed: int) -> list[Work]:
+    return [(run_trial, (case, seed, trial)) for case in cases for trial in range(case.trials)]
 
 
 def _services_table(judged: Sequence[Judged]) -> Table:
     now = ("error now", "bias now", "rms now", "covered now")
     shown = table("services", "pairs", "error", "bias", "rms", "covered", *now, "high/low", "not known", names=1)
-    shown.title = "\nThe speed-up against the long run, and against the truth of the same minutes (now)"
-    for name, some in _groups(judged):
-        found = [(each.truth, trial) for each, trial in _pairs(some)]
-        known = [trial.known for _, trial in found if trial.known]
-        width = statistics.median([(each.high or 0.0) / (each.low or 1.0) for each in known]) if known else math.nan
+    shown.title = "\nThe judged speed-up against the long run, and against the truth of the same minutes (now)"
+    for kind, some in {"all": judged, **by_kinds(judged)}.items():
+        found = [(each.truth, trial) for each, trial in pairs_of(some)]
+        known = [trial.judged for _, trial in found if trial.judged]
+        width = f"{statistics.median([(each.high or 0.0) / (each.low or 1.0) for each in known]):.2f}" if known else ""
         shown.add_row(
-            name,
+            kind,
             str(len(found)),
-            *_figures([(trial.speedup, truth.speedup) for truth, trial in found]),
-            *_figures([(trial.speedup, trial.now) for _, trial in found]),
-            f"{width:.2f}",
-            percent(1.0 - len(known) / max(len(found), 1)),
+            *_figures([(trial.judged, trial.right(truth, now=False)) for truth, trial in found]),
+            *_figures([(trial.judged, trial.right(truth, now=True)) for truth, trial in found]),
+            width,
+            percent(1.0 - len(known) / len(found)),
         )
-    clients = [(trial.closed_loop, each.truth.closed_loop) for each, trial in _pairs(judged) if each.truth.closed_loop]
-    shown.add_row("what clients get", str(len(clients)), *_figures(clients))
     return shown
 
 
-def _groups(judged: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Judged]]]:
-    yield "all", judged
-    for shape in SHAPES:
-        yield shape, [each for each in judged if each.service.shape == shape]
-    for arrivals in ARRIVALS:
-        yield arrivals, [each for each in judged if each.service.arrivals == arrivals]
-    for prompts in PROMPTS:
-        yield f"{prompts} prompts", [each for each in judged if each.service.prompts == prompts]
-    for rough in (False, True):
-        yield f"{'rough' if rough else 'calm'} machine", [each for each in judged if each.service.rough == rough]
+def _traffic_table(judged: Sequence[Judged]) -> Table:
+    """What the same requests, or the same clients, get."""
+    shown = table("same traffic", "pairs", "truth", "error", "bias", "rms", "covered", names=1)
+    shown.title = "\nThe speed-up of the same requests, or of the same clients, against the long run"
+    for kind, some in {"all": judged, **by_kinds(judged)}.items():
+        truths = [each.truth.same_traffic for each in some if each.truth.same_traffic]
+        if truths:
+            found = [(trial.same_traffic, each.truth.same_traffic) for each, trial in pairs_of(some)]
+            span = f"{min(truths):.2f} to {max(truths):.2f}" if len(truths) > 1 else f"{truths[0]:.2f}"
+            shown.add_row(kind, str(len(found)), span, *_figures(found))
+    return shown
+
+
+def _looks_table(judged: Sequence[Judged]) -> Table:
+    """What a running exporter said."""
+    shown = table("an hour of", "truth", "same traffic", "looks", "known", "value", *WORDS, "other", names=1)
+    shown.title = "\nLooks of a running exporter"
+    for service, truth, _, looks in judged:
+        if not looks:
+            continue
+        values = [look.speedup.value for look in looks if look.speedup]
+        codes = Counter(look.code if look.code in WORDS else "other" for look in looks)
+        shown.add_row(
+            service.what,
+            f"{truth.speedup:.2f}",
+            f"{truth.same_traffic:.2f}" if truth.same_traffic else "overload",
+            str(len(looks)),
+            percent(len(values) / len(looks)),
+            f"{statistics.median(values):.2f}" if values else "",
+            *(percent(codes[word] / len(looks)) for word in (*WORDS, "other")),
+        )
+    return shown
 
 
 def _figures(found: Sequence[tuple[Estimate | None, float | None]]) -> list[str]:
     """Return the median size of the error of a speed-up, its mean, its rms, and how many intervals hold the truth."""
     pairs = [(each, truth) for each, truth in found if each and truth and truth > 0.0]
     errors = [math.log(each.value / truth) for each, truth in pairs]
-    held = [_holds(each, truth) for each, truth in pairs if each.low is not None]
+    held = [holds(each, truth) for each, truth in pairs if each.low is not None]
     if not held:
         return [""] * 4
     middle, mean = statistics.median(map(abs, errors)), statistics.fmean(errors)

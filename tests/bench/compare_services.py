@@ -10,54 +10,97 @@ from typing import Final, Literal
 from bench.compare_machine import PREFILL_TOKENS, Machine, Server
 from bench.compare_traffic import BUSY, Traffic, tokens_per_step
 
-Arrivals = Literal["open", "closed", "bursty"]
+Arrivals = Literal["open", "constant", "closed", "bursty"]
 SHAPES: Final = {"linear": 1.0, "roofline soft": 4.0, "roofline sharp": math.inf}
-ARRIVALS: Final[tuple[Arrivals, ...]] = ("open", "closed", "bursty")
+ARRIVALS: Final[tuple[Arrivals, ...]] = ("open", "constant", "closed", "bursty")
 PROMPTS: Final = {"short": (100.0, 600.0), "long": (2500.0, 8000.0)}
-WANDER, STALLS = 0.08, 4.0  # of a rough machine
-_GAINS = (0.7, 1.6)
+ROUGH = 4.0  # stalls an hour
+DRIFTS = (0.05, 0.10)  # standard deviation of the logarithm of the steps' time
+SLOW_SECONDS = 300.0  # in which the slow drift of some machines forgets
+_NEARLY_FIXED = 0.05  # sigma of lengths
 _LARGEST_DRAFT = 0.25  # seconds of a draft token over those of a step
 _FULL = 90.0  # requests in decode that no service drawn here has on average
 _MOST_PREFILL = 0.5  # of a plain server's time
+_LONG_RUN_SECONDS = 7200.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A speculating server and what it is called by; the plain one is the same without drafts."""
+    """Speculating engines behind one server, and what they were recorded as without drafts.
 
-    shape: str
-    arrivals: Arrivals
-    prompts: str
-    rough: bool
-    number: int
-    server: Server
+    ``kinds``: what the figures of services are grouped by. ``looks_every``: a running exporter looks at it so often, in
+    seconds; 0: not at all.
+    """
 
-    @property
-    def what(self) -> str:
-        """What it is called by."""
-        return f"{self.shape}, {self.arrivals}, {self.prompts} prompts, {self.number}"
+    what: str
+    kinds: tuple[str, ...]
+    plain: tuple[Server, ...]
+    engines: tuple[Server, ...]
+    looks_every: float = 0.0
+    long_run_seconds: float = _LONG_RUN_SECONDS
 
-    @property
-    def plain(self) -> Server:
-        """The same machine and traffic without drafts."""
-        return dataclasses.replace(self.server, k=0)
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Drafts:
+    """What is drawn: gains, draft tokens and the acceptance of each after accepted ones."""
+
+    gains: tuple[float, float]
+    ks: tuple[int, ...]
+    acceptance: tuple[float, float]
+
+
+USUAL = Drafts(gains=(0.7, 1.6), ks=(1, 2, 3, 5), acceptance=(0.3, 0.85))
+FAST = Drafts(gains=(2.0, 3.0), ks=(4, 5, 7), acceptance=(0.8, 0.95))
+FASTEST = dataclasses.replace(FAST, gains=(2.0, 4.0))
 
 
 def services(seed: int, each: int) -> list[Service]:
-    """Draw ``each`` services of every shape, arrivals and prompts; every third one has a rough machine."""
-    return [
-        _drawn(seed, shape, arrivals, prompts, number)
-        for shape in SHAPES
-        for arrivals in ARRIVALS
-        for prompts in PROMPTS
-        for number in range(each)
-    ]
+    """Draw ``each`` services of every shape, arrivals and prompts; every second one stalls, a third drifts slowly."""
+    found = []
+    for shape in SHAPES:
+        for arrivals in ARRIVALS:
+            for prompts in PROMPTS:
+                for number in range(each):
+                    what = f"{shape}, {arrivals}, {prompts} prompts, {number}"
+                    server, drift = drawn(f"{seed} {what}", shape, arrivals, prompts, USUAL)
+                    if number % 2:
+                        server, drift = dataclasses.replace(server, stalls=ROUGH), f"{drift} and stalls"
+                    kinds = (shape, arrivals, f"{prompts} prompts", drift)
+                    found.append(service(what, kinds, server))
+    return found
 
 
-def _drawn(seed: int, shape: str, arrivals: Arrivals, prompts: str, number: int) -> Service:
-    """Draw until drafts can give the gain that was drawn first, and neither side is overloaded."""
-    rng = random.Random(f"{seed} {shape} {arrivals} {prompts} {number}")
-    gain = math.exp(rng.uniform(*map(math.log, _GAINS)))
+def fast_services(seed: int) -> list[Service]:
+    """Draw services that are 2 to 4 times as fast with drafts."""
+    found = []
+    for arrivals, drafts in {"closed": FASTEST, "open": FAST, "constant": FAST}.items():
+        for shape in SHAPES:
+            for prompts in PROMPTS:
+                kind = f"fast, {arrivals}, {prompts} prompts"
+                server, _ = drawn(f"{seed} {kind} {shape}", shape, arrivals, prompts, drafts)
+                every = 15.0 if shape == "linear" else 0.0  # looks take longer than pairs
+                found.append(service(f"{kind}, {shape}", (kind,), server, looks_every=every))
+    return found
+
+
+def service(what: str, kinds: tuple[str, ...], server: Server, *, looks_every: float = 0.0) -> Service:
+    """Return the service of one engine that was recorded with the same traffic."""
+    seconds = _LONG_RUN_SECONDS * (2.0 if server.traffic.burst_seconds else 1.0)
+    return Service(
+        what=what,
+        kinds=kinds,
+        plain=(server.plain,),
+        engines=(server,),
+        looks_every=looks_every,
+        long_run_seconds=seconds,
+    )
+
+
+def drawn(seed: str, shape: str, arrivals: str, prompts: str, drafts: Drafts) -> tuple[Server, str]:
+    """Draw until drafts can give the gain that was drawn first, and neither side is overloaded; also name its drift."""
+    rng = random.Random(seed)
+    gain = _log_uniform(rng, *drafts.gains)
+    wander, slow, fixed = rng.uniform(*DRIFTS), rng.random() < 1.0 / 3.0, rng.random() < 0.5
     while True:
         base = rng.uniform(0.008, 0.025)
         machine = Machine(
@@ -68,18 +111,20 @@ def _drawn(seed: int, shape: str, arrivals: Arrivals, prompts: str, number: int)
         )
         load = _log_uniform(rng, 3.0, 40.0)
         traffic = Traffic(
+            constant=arrivals == "constant",
             clients=round(load) if arrivals == "closed" else 0,
             burst_seconds=rng.uniform(20.0, 90.0) if arrivals == "bursty" else 0.0,
             prompt_tokens=_log_uniform(rng, *PROMPTS[prompts]),
             answer_tokens=_log_uniform(rng, 100.0, 400.0),
-            acceptance=rng.uniform(0.3, 0.85),
+            acceptance=rng.uniform(*drafts.acceptance),
         )
-        k = rng.choice((1, 2, 3, 5))
+        if traffic.constant and fixed:
+            traffic = dataclasses.replace(traffic, prompt_sigma=_NEARLY_FIXED, answer_sigma=_NEARLY_FIXED)
+        k = rng.choice(drafts.ks)
         found = _serving(Server(machine=machine, traffic=traffic, k=k), load, gain, rng.random())
         if found:
-            rough = number % 3 == 2
-            server = dataclasses.replace(found, wander=WANDER, stalls=STALLS) if rough else found
-            return Service(shape=shape, arrivals=arrivals, prompts=prompts, rough=rough, number=number, server=server)
+            found = dataclasses.replace(found, wander=wander, wander_seconds=SLOW_SECONDS if slow else 60.0)
+            return found, f"{'slow' if slow else 'quick'} drift"
 
 
 def _serving(server: Server, load: float, gain: float, fixed: float) -> Server | None:

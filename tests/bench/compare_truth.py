@@ -1,20 +1,21 @@
-"""What speculation really gives a service: beside it, a plain server of the same machine at the same load.
+"""What speculation really gives a service: beside it, a plain server of the same machine.
 
-The shadow has no line and no noise. It steps, one by one, what was running at each moment and the prompts that came.
+At the same load: a shadow without line or noise steps, one by one, what was running at each moment and the prompts that
+came. With the same traffic: the plain server gets the same requests, or the same clients.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
 
 from bench.compare_machine import PREFILL_TOKENS, WARM_UP_SECONDS, Machine, Server, Trace
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 INTERVAL_SECONDS = 15.0
 
@@ -32,42 +33,63 @@ class Interval(NamedTuple):
         return self.step_seconds / INTERVAL_SECONDS
 
 
+class Run(NamedTuple):
+    """An engine, what it met, and its intervals."""
+
+    server: Server
+    trace: Trace
+    found: Sequence[Interval]
+
+
 class Truth(NamedTuple):
     """The speed-up of decoding at the load that a service has, and the seconds of decoding for each token.
 
-    ``closed_loop``: these seconds without speculation, over those with it; ``None`` unless clients wait for answers.
+    ``same_traffic``: these seconds without speculation, over those with it, where both get the same requests or the
+    same clients; ``None`` if one of them cannot keep up.
     """
 
     speedup: float
     token_seconds: float
-    closed_loop: float | None
+    same_traffic: float | None
 
 
-def truth_of(server: Server, seed: str, seconds: float) -> Truth:
-    """Run a server without the machine's noise for ``seconds``, and beside it what it is compared with."""
-    calm = dataclasses.replace(server, wander=0.0, stalls=0.0)
-    trace = Trace([], [])
-    found = intervals(calm.polls(random.Random(seed), seconds, trace))
-    took, closed = token_seconds(found), None
-    if server.traffic.clients:
-        closed = mean_token_seconds(dataclasses.replace(server, k=0), seed, seconds) / took
-    return Truth(speedup(calm, trace, found), took, closed)
+def truth_of(engines: Sequence[Server], seed: str, seconds: float) -> Truth:
+    """Run engines without the machine's noise for ``seconds``, and beside them what they are compared with."""
+    drafting = calm_runs(engines, seed, seconds)
+    return Truth(speedup(drafting), token_seconds(drafting), same_traffic(drafting, seed, seconds))
 
 
-def mean_token_seconds(server: Server, seed: str, seconds: float) -> float:
-    """Return what a token takes in the long run, without the machine's noise."""
-    calm = dataclasses.replace(server, wander=0.0, stalls=0.0)
-    return token_seconds(intervals(calm.polls(random.Random(seed), seconds)))
+def same_traffic(drafting: Sequence[Run], seed: str, seconds: float) -> float | None:
+    """Return how much faster a token came in calm runs than it does from plain engines; ``None``: some are too slow."""
+    plain = calm_runs([run.server.plain for run in drafting], seed, seconds)
+    if any(overloaded(run) for run in (*plain, *drafting)):
+        return None
+    return token_seconds(plain) / token_seconds(drafting)
 
 
-def intervals(polls: Iterable[tuple[float, Snapshot]]) -> list[Interval]:
-    """Cut what was counted."""
-    totals = [_decoding(snapshot) for at, snapshot in polls if at % INTERVAL_SECONDS == 0.0]
+def calm_runs(engines: Sequence[Server], seed: str, seconds: float) -> list[Run]:
+    """Run engines without the machine's noise. The same seed gives the same requests, whatever ``k`` is."""
+    found = []
+    for number, server in enumerate(engines):
+        trace = Trace.empty()
+        polls = server.calm.polls(random.Random(f"{seed} {number}"), seconds, trace)
+        found.append(Run(server, trace, intervals(polls)))
+    return found
+
+
+def overloaded(run: Run) -> bool:
+    """Whether requests came faster than they were answered: in the end more of them wait than are in decode."""
+    last = run.trace.waiting[-len(run.trace.waiting) // 4 :]
+    return fmean(last) > fmean(each.load for each in run.found)
+
+
+def intervals(polls: Iterable[tuple[float, Snapshot]], engine: int = 0) -> list[Interval]:
+    """Cut what an engine counted."""
+    totals = [_decoding(snapshot.engines[engine]) for at, snapshot in polls if at % INTERVAL_SECONDS == 0.0]
     return [Interval(*(after - before for before, after in zip(*both, strict=True))) for both in pairwise(totals)]
 
 
-def _decoding(snapshot: Snapshot) -> tuple[float, float, float]:
-    engine = snapshot.engines[0]
+def _decoding(engine: EngineSnapshot) -> tuple[float, float, float]:
     steps, first = engine.step_latency, engine.time_to_first_token
     assert steps is not None
     assert first is not None
@@ -75,20 +97,26 @@ def _decoding(snapshot: Snapshot) -> tuple[float, float, float]:
     return steps.count, steps.sum, engine.generation_tokens - first.count
 
 
-def token_seconds(found: Sequence[Interval]) -> float:
+def token_seconds(runs: Sequence[Run]) -> float:
     """Return the seconds of decoding for each token."""
+    found = [each for run in runs for each in run.found]
     return math.fsum(each.step_seconds for each in found) / math.fsum(each.tokens for each in found)
 
 
-def speedup(
-    server: Server, trace: Trace, found: Sequence[Interval], loads: tuple[float, float] = (0.0, math.inf)
-) -> float:
-    """Return how much faster a run decoded than without drafts, at the loads of a range."""
-    plain, drafting = (step_seconds(server.machine, k, trace, len(found)) for k in (0, server.k))
-    near = [loads[0] <= each.load <= loads[1] for each in found]
-    rows = [row for row, is_near in zip(zip(found, plain, drafting, strict=True), near, strict=True) if is_near]
-    took = math.fsum(each.steps * step for each, _, step in rows)
-    return math.fsum(each.tokens * step for each, step, _ in rows) / took if took else math.nan
+def speedup(runs: Sequence[Run], loads: tuple[float, float] = (0.0, math.inf)) -> float:
+    """Return how much faster engines decoded than without drafts, at the loads of a range.
+
+    It is the time of all their tokens without drafts, over that with drafts. Neither has the machine's noise: of the
+    run itself only the loads, the steps and the tokens count.
+    """
+    without, took = 0.0, 0.0
+    for server, trace, found in runs:
+        plain, drafting = (step_seconds(server.machine, k, trace, len(found)) for k in (0, server.k))
+        for each, before, after in zip(found, plain, drafting, strict=True):
+            if loads[0] <= each.load <= loads[1]:
+                without += each.tokens * before
+                took += each.steps * after
+    return without / took if took else math.nan
 
 
 def step_seconds(machine: Machine, k: int, trace: Trace, number: int) -> list[float]:

@@ -90,3 +90,8 @@ def show_table(some: Table) -> None:
 def percent(share: float) -> str:
     """A share of 0 to 1 with the digits that mean something."""
     return f"{100 * share:.2g} %" if share < 0.9 else f"{100 * share:.3g} %"
+
+
+def counted(found: int, number: int) -> str:
+    """How many of a number; of none, also the upper end of the 95 % interval of the share, by the rule of three."""
+    return f"{found} of {number}" + (f", below {percent(3.0 / number)}" if not found and number > 3 else "")
