@@ -62,8 +62,8 @@ class Case:
 class Trial(msgspec.Struct, frozen=True):
     """What ``compare`` said, and what is true.
 
-    ``like_load`` is the speed-up at the load and the prompts of the candidate, ``same_traffic`` what the same requests
-    or the same clients get; the one that is judged is ``judged``. ``now`` is the true speed-up of these minutes, at the
+    ``like_load`` is the speed-up at the load and the prompts of the candidate; ``same_traffic`` what the same requests
+    or the same clients get, if that is judged. ``now`` is the true speed-up of these minutes, at the
     loads near the baseline's, and ``traffic_now`` what these requests would get; ``None``: not learnt, or too slow.
     """
 
@@ -151,8 +151,8 @@ def _answer(found: Comparison, now: float, traffic_now: float | None) -> Trial:
         flags=frozenset(flag.code for flag in found.flags),
         says_off=bool(_OFF.search(said)),
         like_load=found.speedup.at_like_load,
-        same_traffic=found.speedup.closed_loop,
-        judges_traffic=False,
+        same_traffic=found.speedup.judged,
+        judges_traffic=found.speedup.compared not in ("like_load", None),
         now=now,
         traffic_now=traffic_now,
     )
@@ -168,8 +168,7 @@ def live_looks(plain: Baseline, engines: Sequence[Server], seed: str, *, every: 
 
 
 def _look(state: PredictorState) -> Look:
-    known = state.cost is not None and state.unmeasured is None
-    return Look(state.status().verdict.code, state.cost.speedup if known and state.cost else None)
+    return Look(state.status().verdict.code, state.cost.speedup if state.cost else None)
 
 
 def _record(
