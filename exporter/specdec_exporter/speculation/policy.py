@@ -91,7 +91,9 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slower than the best one by at most this share is as good. ``bend_parts``: one part of so many of a recording's
     intervals, those nearest to a load, tells how far the step time is off the line there, as far as that is more than
     ``bend_z_score`` standard errors. ``first_stage_f_min``: a recording of which the first stage tells
-    less, by F, had a steady load. ``small_prefill_share``: reading prompts is a small part of a step below this share.
+    less, by F, had a steady load; so had one whose logarithm of the load has a smaller standard deviation than
+    ``even_load_spread``. ``compared_min``: where a smaller share of the step time ran at recorded loads,
+    it says nothing of the rest. ``small_prefill_share``: reading prompts is a small part of a step below this share.
     """
 
     min_steps: int
@@ -104,6 +106,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bend_parts: int
     bend_z_score: float
     first_stage_f_min: float
+    even_load_spread: float
+    compared_min: float
     small_prefill_share: float
 
 

@@ -262,6 +262,8 @@ def _by_curve(
         # What the minutes of a pair had in common moved both sides off the curve alike.
         return (found if now.paired else found * plain.doubt(policy)).of_two_runs(policy.chance)
 
+    if sums.step_seconds < policy.cost.compared_min * now.whole.step_seconds:
+        return _not_recorded(now)
     speedup = estimate(figure)
     if speedup.low is None:
         return _too_wide(policy)
@@ -346,6 +348,7 @@ def _by_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
     if (other := _other_work(then, whole, policy)) is not None:
         return other
     found = _ratio_of_parts(value, parts, paired=now.paired)
+    found = found if now.paired else found * now.plain.doubt(policy)
     reach, off = 1.0 + policy.latency.traffic_tolerance, [math.log(each) for each in demand if each]
     alike = max(map(abs, off)) <= math.log(reach)
     preempted = whole.counts.preemptions or then.counts.preemptions

@@ -16,8 +16,9 @@ instruments, as for any regressor that the error moves (two-stage least squares,
     1 = alpha / S0 + beta * X + gamma * r,
 
 and only 1 / S0 is replaced by its fit on 1, X and r. The intercept of that fit is the speed of a step without load.
-Where it cannot be told from 0 (the load was steady: constant arrivals, or as many clients all the time), nothing tells
-how a step depends on load. Then only the mean step time is known, at the load that was recorded.
+Where it cannot be told from 0, or where as many requests were in decode all the time (the load was steady: constant
+arrivals, or a fixed number of clients), nothing tells how a step depends on load. Then only the mean step time is
+known, at the load that was recorded.
 
 A server is no line: small batches are bound by memory, large ones by arithmetic. Where the intervals nearest to a load
 lie off the line beyond chance, the step time there is theirs; a part of the scatter about that counts as an error; and
@@ -32,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Final, NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts
@@ -181,7 +182,8 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     rest = all_but_each(cut)
     fits = [_fitted(some) for some in (points, *rest)]
     lines = [fit.line for fit in fits if fit is not None]
-    steady = len(lines) < len(fits) or not _tells_unloaded([fit.unloaded for fit in fits if fit is not None], policy)
+    unloaded = [fit.unloaded for fit in fits if fit is not None]
+    steady = len(lines) < len(fits) or _is_even(points, policy) or not _tells_unloaded(unloaded, policy)
     if steady:
         lines = [_flat(some) for some in (points, *rest)]
     seconds = [point.steps * point.seconds for point in points]
@@ -195,12 +197,17 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
         curve=curve,
         copies=tuple(copies),
         steady=steady,
-        misfit=0.0 if steady else _misfit(curve, policy),
+        misfit=_misfit(points, curve, policy),
         loads=(total(told).concurrency,) * 2 if steady else _ends(whole),
         prompt_rates=_ends([load.prompt_rate for load in told]),
         parts=tuple(map(total, in_time(ran, policy))),
         preempted=any(load.counts.preemptions for load in told),
     )
+
+
+def _is_even(points: Sequence[_Point], policy: Policy) -> bool:
+    """Whether as many requests were in decode all the time: clients that wait for their answers set the load."""
+    return pstdev(math.log(point.concurrency) for point in points) < policy.cost.even_load_spread
 
 
 def _tells_unloaded(unloaded: Sequence[float], policy: Policy) -> bool:
@@ -225,8 +232,9 @@ def _off(point: _Point, line: Line) -> float:
     return math.log(point.seconds / due) if due > 0.0 else 0.0
 
 
-def _misfit(curve: Curve, policy: Policy) -> float:
-    return math.sqrt(fmean((each - math.log(curve.bend(math.exp(place), policy))) ** 2 for place, each in curve.off))
+def _misfit(points: Sequence[_Point], curve: Curve, policy: Policy) -> float:
+    off = curve.off or _offs(points, curve.line)
+    return math.sqrt(fmean((each - math.log(curve.bend(math.exp(place), policy))) ** 2 for place, each in off))
 
 
 _ALIKE: Final = 0.1  # logarithm: loads that need not be told apart
