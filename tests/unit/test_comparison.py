@@ -13,7 +13,7 @@ import pytest
 from builders import known
 from recordings import CONTEXT, CURVE, INF, codes, compared, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.comparison.compare import Comparison, Speedup
+from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
@@ -50,37 +50,51 @@ FASTER = recording("faster", tpot=drawn(0.0113, seed=2), curve=CURVE, blocks=12)
 # --- Speed-up --------------------------------------------------------------------------------------------------------
 
 
-def test_without_time_per_output_token_it_is_end_to_end() -> None:
+def test_without_time_per_output_token_nothing_is_decided_and_the_other_latencies_are_findings() -> None:
     old = [replace(side, time_per_output_token_seconds=None) for side in (PLAIN, FASTER)]
     decision = compared(*old).decision
-    assert decision.reasons[0].startswith("time per output token: not judged: 0 requests")
-    assert decision.code == "faster"
+    assert decision.headline.startswith("Nothing is decided: 0 requests")
+    assert (decision.code, decision.regression) == ("undecided", False)
+    assert decision.reasons == ("end-to-end latency: faster, 0.55x (0.52 to 0.59) the baseline's",)
 
 
 def test_the_guides_code_is_worth_its_cost() -> None:
     """EAGLE-3, k = 3, curve 0.50 / 0.40 / 0.33: 88.25 against 47.84 tokens/s. At 2.23 tokens per step, c is 0.07."""
     comparison = compared(loads("plain", 1 / 47.84), loads("code", 2.23 / 88.25, CODE))
     speedup, decision = comparison.speedup, comparison.decision
-    assert known(speedup.at_like_load).value == pytest.approx(1.84, abs=0.02)
-    assert known(speedup.closed_loop).value == pytest.approx(1.84, abs=0.02)
+    # As many requests in decode all the time: a fixed number of clients.
+    assert (speedup.compared, speedup.at_like_load) == ("closed_loop", None)
+    assert known(speedup.closed_loop).value == known(speedup.judged).value == pytest.approx(1.84, abs=0.02)
     assert known(speedup.break_even_acceptance_ratio).value == pytest.approx(0.07, abs=0.01)
     assert known(speedup.break_even_acceptance_length).value == pytest.approx(1.21, abs=0.03)
     assert (known(speedup.concurrency), known(speedup.compared_ratio)) == pytest.approx((8.0, 1.0))
     assert decision.code == "faster"
     assert re.fullmatch(
-        r"Faster in .*; decoding is 1\.8\dx \(.*\) as fast at the same load, 8\.0 requests in decode", decision.headline
+        r"Faster: decoding is 1\.8\dx \(.*\) as fast with the same number of clients, 8\.0 requests in decode",
+        decision.headline,
     )
     assert decision.action.startswith("Keep speculation on.")
 
 
 def test_between_two_settings_of_speculation_a_draft_has_no_cost() -> None:
     speedup = compared(loads("k3", 0.025, CODE), loads("k4", 0.0275, (*CODE, 0.3))).speedup
-    assert known(speedup.at_like_load).value == pytest.approx(2.53 / 2.23 * 0.025 / 0.0275, abs=0.02)
+    assert known(speedup.judged).value == pytest.approx(2.53 / 2.23 * 0.025 / 0.0275, abs=0.02)
     assert (speedup.break_even_acceptance_ratio, speedup.break_even_acceptance_length) == (None, None)
 
 
 def test_at_another_load_than_the_recorded_ones_no_speedup_is_known() -> None:
-    assert compared(loads("plain", 0.02), loaded("busy", {40.0: 0.03}, CODE, blocks=12)).speedup == Speedup()
+    comparison = compared(loads("plain", 0.02), loaded("busy", {40.0: 0.05}, CODE, blocks=12))
+    speedup = comparison.speedup
+    assert (speedup.judged, speedup.compared, speedup.closed_loop, speedup.same_arrivals) == (None,) * 4
+    assert comparison.decision.headline == f"The speed-up of decoding is not known: {speedup.why_unknown}"
+    assert comparison.decision.action.casefold().startswith(known(speedup.remedy))
+
+
+def test_a_server_that_answers_more_requests_and_is_much_faster_gains_at_whatever_load() -> None:
+    comparison = compared(loads("plain", 0.02), loaded("busy", {40.0: 0.03}, CODE, blocks=12))
+    assert comparison.speedup.compared == "unlike_arrivals"
+    assert (comparison.decision.code, comparison.speedup.same_arrivals) == ("faster", None)
+    assert "as fast, which the requests per second do not explain" in comparison.decision.headline
 
 
 # --- Latency ---------------------------------------------------------------------------------------------------------
@@ -104,7 +118,7 @@ def test_a_worse_tail_is_told_although_the_body_is_faster() -> None:
     assert known(tpot.mean_ratio).value < 1.0
     assert tpot.outcome == "tail_worse"
     assert (decision.code, decision.regression) == ("tail_worse", True)
-    assert decision.headline.startswith("The slowest requests became slower in time per output token")
+    assert decision.headline.startswith("The slowest requests became slower: time per output token is 0.7")
     assert any("of the requests, on top of those expected, are slower than" in reason for reason in decision.reasons)
 
 
@@ -112,9 +126,10 @@ def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
     early = recording(tpot=drawn(0.0209), ttft=drawn(0.05), blocks=12)
     late = recording(tpot=drawn(0.0113, seed=2), ttft=drawn(0.2, seed=3), curve=CURVE, blocks=12)
     decision = compared(early, late).decision
-    assert (decision.code, decision.regression) == ("slower", True)
-    assert decision.headline.startswith("Slower in time to first token, faster in time per output token")
-    assert decision.action.startswith("Decoding gains, and other times lose")
+    assert (decision.code, decision.regression) == ("faster", False)
+    assert any(reason.startswith("time to first token: slower, ") for reason in decision.reasons)
+    assert decision.action.startswith("Keep speculation on.")
+    assert "Other times lose: weigh them for your users" in decision.action
 
 
 # --- Like for like ---------------------------------------------------------------------------------------------------
@@ -234,14 +249,15 @@ def test_two_models_are_refused(baseline: dict[str, Any], candidate: dict[str, A
 def test_recordings_without_a_common_latency_decide_nothing() -> None:
     only_first = replace(PLAIN, time_per_output_token_seconds=None, request_latency_seconds=None)
     decision = compared(only_first, replace(FASTER, time_to_first_token_seconds=None)).decision
-    assert (decision.code, decision.headline) == ("undecided", "These recordings allow no decision")
-    assert len(decision.reasons) == 3
+    assert decision.code == "undecided"
+    assert decision.headline == "Nothing is decided: 0 requests, at least 200 are needed on both sides"
+    assert len(decision.reasons) == 2
 
 
 def test_too_few_requests_decide_nothing() -> None:
     decision = compared(recording(tpot=[0.02] * 150), recording(tpot=[0.01] * 150, curve=CURVE)).decision
     assert (decision.code, decision.regression) == ("undecided", False)
-    assert "150 requests, at least 200 are needed on both sides" in decision.reasons[0]
+    assert "150 requests, at least 200 are needed on both sides" in decision.headline
 
 
 @pytest.mark.parametrize(("speedup", "code"), [(1.5, "faster"), (0.6, "slower"), (1.02, "inconclusive")])
@@ -264,7 +280,7 @@ def test_without_blocks_of_time_means_are_shown_and_nothing_is_decided() -> None
     assert ratio.value < 0.6
     assert (ratio.low, ratio.high) == (None, None)
     assert comparison.decision.code == "undecided"
-    assert "a recording is too short" in comparison.decision.reasons[0]
+    assert "a recording is too short" in comparison.decision.headline
 
 
 # --- What to do ------------------------------------------------------------------------------------------------------
@@ -304,7 +320,7 @@ def test_a_gain_in_decoding_is_kept_although_latencies_do_not_show_it() -> None:
         )
     )
     decision = compared(plain, code).decision
-    assert decision.code == "inconclusive"
+    assert decision.code == "faster"
     assert decision.action.startswith("Keep speculation on.")
     assert "decoding is 1.7" in decision.headline
 
@@ -313,8 +329,8 @@ def test_a_later_first_token_alone_is_no_reason_to_switch_off() -> None:
     before = recording(tpot=[0.02] * 1000, ttft=[0.05] * 1000, e2e=[2.5] * 1000, blocks=12)
     after = recording(tpot=[0.0196] * 1000, ttft=[0.06] * 1000, e2e=[2.5] * 1000, curve=CURVE, blocks=12)
     decision = compared(before, after).decision
-    assert (decision.code, decision.regression) == ("slower", True)
-    assert decision.action.startswith("Look at waiting requests")
+    assert (decision.code, decision.regression) == ("inconclusive", False)
+    assert "time to first token: slower, 1.20x" in decision.reasons[0]
 
 
 def test_no_difference_needs_an_interval_that_leaves_none() -> None:
@@ -322,4 +338,4 @@ def test_no_difference_needs_an_interval_that_leaves_none() -> None:
     ratio = known(tpot_of(comparison).mean_ratio)
     assert 1 / 1.05 < known(ratio.low) < 1.0 < known(ratio.high) < 1.05
     assert comparison.decision.code == "no_difference"
-    assert comparison.decision.headline.startswith("No difference in time per output token")
+    assert comparison.decision.headline.startswith("No difference: time per output token is 1.00x (")

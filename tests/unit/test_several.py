@@ -188,10 +188,14 @@ def test_at_one_request_rate_the_fastest_runs_although_each_server_has_its_own_l
 
     several = side_by_side(record(0, 0.0226), record(1, 0.0147), record(3, 0.0094))
     assert (several.advice.code, several.advice.recording) == ("use", "k3")
-    here = known(several.advice.concurrency)
-    assert here == pytest.approx(7.5, rel=0.1)
-    (at,) = (each for each in several.loads if each.concurrency == here)
-    assert at.speedups.keys() == {"k1", "k3"}
+    *_, at = several.loads
+    assert (at.compared, at.speedups.keys()) == ("same_arrivals", {"k1", "k3"})
+    assert at.speedups["k3"].value == pytest.approx(0.0226 / 0.0094, rel=0.05)
+    assert re.fullmatch(
+        r"Run k3 \(eagle3, k = 3\): 2\..*x \(.*\) at the same requests per second\.", several.advice.headline
+    )
+    # Of two files and of three, the same.
+    assert side_by_side(record(0, 0.0226), record(3, 0.0094)).comparisons[0].speedup == several.comparisons[1].speedup
 
 
 def test_no_k_is_advised_while_an_unjudged_recording_may_be_faster() -> None:
