@@ -1,0 +1,91 @@
+"""What clients of real servers measure by their own clocks lies in the interval that is told, and no word is wrong.
+
+A gain above 2 at one client, a loss at four clients, and a gain at a fixed rate of arrivals. The truth is of the very
+seconds of the recordings, so a machine with neighbours slows it and them alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specdec_exporter.comparison import decision
+from specdec_exporter.speculation.chance import Estimate
+from vllm import measured_truth
+from vllm.measured_truth import CASES, Outcome
+from vllm.server import Installation
+
+pytestmark = pytest.mark.nightly
+
+TOLERANCE = 0.05  # clients see a step a little later than the server, and a span does not end with a request
+GAINS = ("gain-one-client", "gain-fixed-rate")
+
+
+@pytest.fixture(scope="module")
+def outcomes(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    directory = tmp_path_factory.mktemp("truth")
+    measured_truth.play([*CASES], installation, directory)
+    found = {name: measured_truth.outcome(name, directory) for name in CASES}
+    print("\n".join(measured_truth.table(found)))
+    return found
+
+
+@pytest.fixture(params=CASES)
+def outcome(outcomes: dict[str, Outcome], request: pytest.FixtureRequest) -> Outcome:
+    return outcomes[request.param]
+
+
+@pytest.fixture(params=GAINS)
+def gain(outcomes: dict[str, Outcome], request: pytest.FixtureRequest) -> Outcome:
+    return outcomes[request.param]
+
+
+@pytest.fixture
+def loss(outcomes: dict[str, Outcome]) -> Outcome:
+    return outcomes["loss-four-clients"]
+
+
+def covered(told: Estimate | None, truths: tuple[float, ...]) -> bool:
+    """Whether one of the truths lies in the interval."""
+    if told is None or told.low is None or told.high is None:
+        return False
+    return any(told.low / (1.0 + TOLERANCE) <= truth <= told.high * (1.0 + TOLERANCE) for truth in truths)
+
+
+def test_the_cases_are_a_gain_and_a_loss(gain: Outcome, loss: Outcome) -> None:
+    assert min(gain.truths) > 1.5
+    assert max(loss.truths) < 0.9
+
+
+def test_one_client_decodes_more_than_twice_as_fast(outcomes: dict[str, Outcome]) -> None:
+    assert outcomes["gain-one-client"].speedup > 2.0
+
+
+def test_the_truth_lies_in_the_interval_of_compare(outcome: Outcome) -> None:
+    told = measured_truth.told(outcome.comparison)
+    assert covered(told, outcome.truths), (told, outcome.truths, outcome.comparison.speedup)
+
+
+def test_the_truth_lies_in_the_interval_of_serve(outcome: Outcome) -> None:
+    told = measured_truth.told_live(outcome.status)
+    assert covered(told, outcome.truths), (told, outcome.truths, outcome.status["verdict"])
+
+
+def test_intervals_tell_a_gain_from_a_loss(outcome: Outcome) -> None:
+    told = measured_truth.told(outcome.comparison)
+    assert told is not None
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low > 1.0 or told.high < 1.0, told
+
+
+def test_compare_advises_what_pays(gain: Outcome, loss: Outcome) -> None:
+    # A gain in decoding with a later first token is to be weighed.
+    assert gain.comparison.decision.action.startswith((decision._ON, decision._MIXED)), gain.comparison.decision
+    assert loss.comparison.decision.action.startswith(decision._OFF), loss.comparison.decision
+
+
+def test_the_verdict_is_no_wrong_word(gain: Outcome, loss: Outcome) -> None:
+    assert gain.status["verdict"]["code"] not in {"harmful", "not_paying", "broken", "slower"}, gain.status["verdict"]
+    assert loss.status["verdict"]["code"] != "healthy", loss.status["verdict"]
