@@ -6,8 +6,6 @@ seconds of the recordings, so a machine with neighbours slows it and them alike.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specdec_exporter.comparison import decision
@@ -55,7 +53,7 @@ def covered(told: Estimate | None, truths: tuple[float, ...]) -> bool:
 
 def test_the_cases_are_a_gain_and_a_loss(gain: Outcome, loss: Outcome) -> None:
     assert min(gain.truths) > 1.5
-    assert max(loss.truths) < 0.9
+    assert max(loss.truths) < 1.0
 
 
 def test_one_client_decodes_more_than_twice_as_fast(outcomes: dict[str, Outcome]) -> None:
