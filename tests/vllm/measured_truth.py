@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -94,16 +95,18 @@ def told_live(status: dict[str, Any]) -> Estimate | None:
 
 def play(names: Sequence[str], installation: Installation, directory: Path) -> None:
     """Measure the cases ``names``; both servers run, and one of them is busy."""
-    models = directory / "models"
-    models.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="servers-", dir=directory))
+    models = scratch / "models"
+    models.mkdir()
     write_checkpoints(models, build_language(), target_layers=TARGET_LAYERS, width=WIDE)
-    plain, drafting = (closed_loop.server(k, installation, models=models, directory=directory) for k in (0, K))
+    plain, drafting = (closed_loop.server(k, installation, models=models, directory=scratch) for k in (0, K))
     with closed_loop.running([plain, drafting]):
         for name in names:
             baseline = directory / f"{name}-plain.yaml"
             _play(plain, CASES[name], baseline)
             with serving(
-                drafting.url, drafting.log_path, own_log=directory / f"{name}.log", baseline=baseline
+                drafting.url, drafting.log_path, own_log=scratch / f"{name}.log", baseline=baseline
             ) as exporter:
                 _play(drafting, CASES[name], directory / f"{name}-drafting.yaml")
                 (directory / f"{name}.status.json").write_text(json.dumps(exporter.status(), indent=1))
