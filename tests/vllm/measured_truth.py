@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -89,7 +90,8 @@ def told(comparison: Comparison) -> Estimate | None:
 
 def told_live(status: dict[str, Any]) -> Estimate | None:
     """The speed-up that ``serve`` judges, likewise."""
-    found = Estimate(**measured["speedup"]) if (measured := status["measured"]) else None
+    measured = status["measured"]
+    found = Estimate(**measured["speedup"]) if measured and measured["speedup"] else None
     return found if found and found.low is not None else None
 
 
@@ -110,6 +112,7 @@ def play(names: Sequence[str], installation: Installation, directory: Path) -> N
             ) as exporter:
                 _play(drafting, CASES[name], directory / f"{name}-drafting.yaml")
                 (directory / f"{name}.status.json").write_text(json.dumps(exporter.status(), indent=1))
+    shutil.rmtree(models)  # 300 MB
 
 
 def _play(server: Server, traffic: Traffic, recording: Path) -> None:
