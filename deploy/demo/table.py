@@ -40,7 +40,7 @@ def _row(predictor: PredictorStatus) -> tuple[str, ...]:
         predictor.inference_service,
         predictor.state,
         *numbers,
-        f"{measured.speedup.value:.2f}x" if measured else "-",
+        f"{measured.speedup.value:.2f}x" if measured and measured.speedup else "-",
         f"{predictor.verdict.code}: {predictor.verdict.headline}",
     )
 

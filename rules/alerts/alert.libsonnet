@@ -77,7 +77,7 @@ function(config, signals)
     // What the record was compared with, in words: a label says which.
     against(record, label, of='service')::
       ('{{ with printf "%(record)s%%s" $%(of)s | query }}{{ with . | first | label "%(label)s" }}{{ if eq . "history" }}its own past'
-       + '{{ else if eq . "control" }}its live control{{ else if eq . "like_load" }}a recording at the same load{{ else }}its baseline '
+       + '{{ else if eq . "control" }}its live control{{ else if eq . "like_load" }}a recording without speculation{{ else }}its baseline '
        + 'file{{ end }}{{ end }}{{ else }}nothing{{ end }}') % {
         record: record,
         of: of,

@@ -120,7 +120,12 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
 MEASURED = Measurement(
     seconds=180.0,
     speedup=Estimate(1.84, 1.79, 1.90),
+    compared="like_load",
+    why_unknown=None,
+    remedy=None,
+    at_like_load=Estimate(1.84, 1.79, 1.90),
     closed_loop=Estimate(1.71, 1.66, 1.77),
+    same_arrivals=None,
     draft_cost_ratio=Estimate(0.07, 0.06, 0.08),
     concurrency=6.4,
     compared_ratio=1.0,
@@ -129,6 +134,18 @@ MEASURED = Measurement(
     plain_step_seconds=0.0186,
     tokens_per_step=2.23,
     draft_tokens_per_step=3.0,
+)
+UNKNOWN = msgspec.structs.replace(
+    MEASURED,
+    speedup=None,
+    compared=None,
+    why_unknown="only 30 decoding steps so far",
+    remedy="wait for more traffic",
+    at_like_load=None,
+    closed_loop=None,
+    draft_cost_ratio=None,
+    compared_ratio=None,
+    plain_step_seconds=None,
 )
 LOADS = (
     LoadStatus(

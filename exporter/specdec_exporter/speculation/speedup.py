@@ -85,7 +85,7 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     if (few := _too_little(now)) is not None:
         return _facts(now, unknown=few)
     by_arrivals = _by_arrivals(now, [load for load in loads if load.ran])
-    answers = (_at_like_load(now), _with_the_closed_loop(now), by_arrivals)
+    answers = (_at_like_load(now), _with_the_same_clients(now), by_arrivals)
     known = {each.compared: each for each in answers if isinstance(each, _Found)}
     if not known:
         reasons = [each for each in answers if isinstance(each, Unknown)]
@@ -173,7 +173,7 @@ def _at_like_load(now: _Now) -> _Found | Unknown:
     return _by_curve(now, "like_load", _Sums.speedup)
 
 
-def _with_the_closed_loop(now: _Now) -> _Found | Unknown:
+def _with_the_same_clients(now: _Now) -> _Found | Unknown:
     """A fixed number of clients sends prompts as fast as it gets answers: r / U is what the plain server would read."""
     plain, whole = now.plain, now.whole
     if plain.steady:

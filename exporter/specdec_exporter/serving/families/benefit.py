@@ -32,17 +32,21 @@ def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) 
     return {basis: value for basis, value in found.items() if value is not None}
 
 
-def _speedup(benefit: ModelBenefit) -> dict[str, float]:
-    """Return the speed-up with its interval; nothing where that is not known."""
-    found = benefit.cost.speedup if benefit.cost else None
-    if found is None or found.low is None or found.high is None:
+def _speedup(benefit: ModelBenefit) -> dict[object, float]:
+    """Return the speed-up by basis and comparison; nothing where it is not known."""
+    cost = benefit.cost
+    return {("measured", cost.compared): cost.speedup.value} if cost and cost.speedup else {}
+
+
+def _bounds(benefit: ModelBenefit) -> dict[object, float]:
+    """Return the ends of its interval, likewise."""
+    cost, found = benefit.cost, benefit.cost.speedup if benefit.cost else None
+    if cost is None or found is None or found.low is None or found.high is None:
         return {}
-    return {"value": found.value, "low": found.low, "high": found.high}
+    return {("measured", cost.compared, "low"): found.low, ("measured", cost.compared, "high"): found.high}
 
 
-_NO_COST = (
-    "no baseline without speculation; the speed-up has no interval, and the verdict's reasons say why; fetch failed"
-)
+_NO_COST = "no baseline without speculation; the speed-up is not known, and the verdict's reasons say why; fetch failed"
 
 BENEFIT: Group[ModelBenefit] = Group(
     MODEL,
@@ -50,10 +54,10 @@ BENEFIT: Group[ModelBenefit] = Group(
         gauge(
             "specdec_draft_cost_ratio",
             "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
-            "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load and the same "
-            "prompts per second. `assumed`: the policy's guess.",
+            "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
+            "same number of clients. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
-            absent=f"`measured`: {_NO_COST}",
+            absent=f"`measured`: {_NO_COST}; it is known at the same requests per second only",
             labels=("basis",),
         ),
         gauge(
@@ -73,19 +77,20 @@ BENEFIT: Group[ModelBenefit] = Group(
         ),
         gauge(
             "specdec_speedup_ratio",
-            "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: request-seconds that the same tokens "
-            "would have taken without speculation, at the same load and the same prompts per second / request-seconds "
-            "taken. It is never assumed.",
-            lambda b: {"measured": value} if (value := _speedup(b).get("value")) else {},
+            "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: seconds for a token without "
+            "speculation / with it. `compared` says what is alike: `like_load` (requests in decode, prompts per "
+            "second), `closed_loop` (number of clients), `same_arrivals` (requests per second), `unlike_arrivals` "
+            "(nothing: other requests per second do not explain it). It is never assumed.",
+            _speedup,
             absent=_NO_COST,
-            labels=("basis",),
+            labels=("basis", "compared"),
         ),
         gauge(
             "specdec_speedup_bound_ratio",
             "95 % interval of `specdec_speedup_ratio`.",
-            lambda b: {("measured", name): bound for name, bound in _speedup(b).items() if name != "value"},
+            _bounds,
             absent="as above",
-            labels=("basis", "bound"),
+            labels=("basis", "compared", "bound"),
         ),
         gauge(
             "specdec_speedup_known",
@@ -125,8 +130,8 @@ LOAD: Group[ModelBenefit] = Group(
         ),
         counter(
             "specdec_load_compared_seconds_total",
-            "The part of `specdec_load_step_seconds_total` at loads and prompts per second from half of the least to "
-            "twice the most that the baseline without speculation has.",
+            "The part of `specdec_load_step_seconds_total` at loads and prompts per second near those that the "
+            "baseline without speculation has.",
             _of_load(lambda t: t.compared_seconds),
             labels=("concurrency",),
         ),
