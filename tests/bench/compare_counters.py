@@ -16,6 +16,7 @@ from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.speculation.policy import load_policy
 
 POLL_SECONDS = 5.0
 # vLLM's buckets of tokens per request, for a context of 32,768 tokens.
@@ -112,7 +113,7 @@ def recorded(name: str, polls: Iterable[tuple[float, Snapshot]], *, k: int) -> B
     """The recording of such polls: times in seconds and what was read."""
     times = iter(polls)
     at, first = next(times)
-    recorder = Recorder(first, at)
+    recorder = Recorder(first, at, interval_seconds=load_policy().cost.interval_seconds)
     for at, snapshot in times:
         recorder.observe(snapshot, at)
     return with_increases(

@@ -32,6 +32,7 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.several import compare_several
 from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation.benefit import worth_of
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 
@@ -84,13 +85,8 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The verdict, by the interval of the speed-up alone."""
-        limits, found = load_policy().latency, self.judged
-        if found is None or found.low is None or found.high is None:
-            return "watch"
-        if found.low > 1.0 and found.value >= limits.speedup_min:
-            return "healthy"
-        return "harmful" if found.high < 1.0 and found.value < limits.speedup_harmful else "watch"
+        """The verdict, by the speed-up alone."""
+        return (worth_of(self.judged, load_policy().latency) if self.judged else None) or "watch"
 
     def right(self, truth: Truth, *, now: bool) -> float:
         """Return what the judged figure should be, in the long run or in these minutes."""

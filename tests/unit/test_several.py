@@ -68,6 +68,11 @@ def side_by_side(*found: Baseline) -> Several:
     return compare_several(found, load_policy())
 
 
+def by_load(several: Several) -> list[AtLoad]:
+    """Its rows at the same load."""
+    return [each for each in several.loads if each.compared == "like_load"]
+
+
 def command(k: int) -> dict[str, Any]:
     config = CONFIG.replace("6", str(k))
     return {"context": replace(CONTEXT, command=f"vllm serve m --speculative-config '{config}'")}
@@ -80,8 +85,8 @@ def command(k: int) -> dict[str, Any]:
 def test_at_each_load_what_is_to_run_loses_at_most_5_percent_against_the_best(fixed: float, marginal: float) -> None:
     server = Server(fixed, marginal)
     several = side_by_side(*(server.record(k) for k in (0, 1, 3, 6)))
-    assert [each.concurrency for each in several.loads] == pytest.approx([0.9, 3, 7, 15, 30, 60], rel=0.01)
-    for each in several.loads:
+    assert [each.concurrency for each in by_load(several)] == pytest.approx([0.9, 3, 7, 15, 30, 60], rel=0.01)
+    for each in by_load(several):
         k = int(each.recording.removeprefix("k")) if each.recording else 0
         best = max(server.speedup(other, each.concurrency) for other in (0, 1, 3, 6))
         assert server.speedup(k, each.concurrency) >= 0.95 * best
@@ -96,7 +101,7 @@ def test_the_speedup_at_a_load_is_that_of_the_server_also_where_memory_gives_way
 
     loads = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
     plain, k3 = (loaded(f"k{k}", {load: step(k, load) for load in loads}, CURVE[:k]) for k in (0, 3))
-    for at in side_by_side(plain, k3).loads:
+    for at in by_load(side_by_side(plain, k3)):
         slowdown = step(3, at.concurrency) / step(0, at.concurrency)
         assert at.speedups["k3"].value == pytest.approx(2.55 / slowdown, rel=0.14)
 
@@ -122,7 +127,7 @@ def test_one_k_that_is_fastest_everywhere_runs_with_its_own_configuration() -> N
 
 
 def test_of_recordings_as_fast_the_smallest_k_runs() -> None:
-    """The last three positions of k = 6 cost what they give: within 3 %, k = 3 drafts half as much."""
+    """The last three positions of k = 6 cost what they give: within 2 %, k = 3 drafts half as much."""
     alike = {k: {8.0: 0.02 * length / 1.5} for k, length in ((0, 1.5), (1, 1.5), (3, 2.55), (6, 3.07))}
     found = [loaded(f"k{k}", steps, CURVE[:k], intervals=40, noise=0.005) for k, steps in alike.items()]
     advice = side_by_side(*found).advice
@@ -246,7 +251,7 @@ def test_whatever_was_recorded_no_advised_k_is_beyond_doubt_slower_than_another_
     advice = several.advice
     if advice.recording is None:
         return
-    (here,) = (each for each in several.loads if each.concurrency == advice.concurrency)
+    here = next(each for each in several.loads if each.concurrency == advice.concurrency)
     mine, own = here.speedups[advice.recording].value, {each.name: seconds_per_token(each) for each in found}
     assert mine >= 1.0
     for each in found:
@@ -323,8 +328,8 @@ def test_vllm_accepts_a_schedule_and_reads_what_was_chosen(found: list[list[floa
 
 
 def test_neighbouring_loads_keep_a_recording_that_loses_next_to_nothing() -> None:
-    """Where most was recorded decides: from there, k changes only for more than 3 %."""
-    rows = {1: (1.5, 1.54), 2: (1.5, 1.52), 4: (1.5, 1.48), 8: (1.2, 1.4)}
+    """Where most was recorded decides: from there, k changes only for more than 2 %."""
+    rows = {1: (1.5, 1.52), 2: (1.5, 1.51), 4: (1.5, 1.49), 8: (1.2, 1.4)}
     most_at = {
         most: [
             each.recording

@@ -202,16 +202,18 @@ def test_beyond_half_and_twice_of_what_was_recorded_nothing_is_said_about_a_load
 
 
 def test_no_farther_from_the_recorded_loads_than_these_are_from_their_middle() -> None:
-    """Two loads that differ by a tenth do not tell what happens at twice of them."""
-    plain = recorded(places=[(load, 0.0) for load in (10.0, 10.5, 11.0)] * 8)
-    assert [plain.covers(load, POLICY) for load in (8.2, 8.4, 13.1, 13.3)] == [False, True, True, False]
+    """Loads from 8 to 12.5 do not tell what happens at twice of them."""
+    plain = recorded(places=[(load, 0.0) for load in (8.0, 10.0, 12.5)] * 8)
+    assert [plain.covers(load, POLICY) for load in (6.3, 6.5, 15.5, 15.7)] == [False, True, True, False]
 
 
 def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
-    loads = [DRAFTING.interval(8.0, 4000.0), DRAFTING.interval(80.0, 4000.0)] * 6
+    loads = [*[DRAFTING.interval(8.0, 4000.0)] * 12, DRAFTING.interval(80.0, 4000.0)]
     found = measure(loads, recorded(), POLICY)
     assert known(found.at_like_load).value == exact(DRAFTING.speedup)
-    assert found.compared_ratio == exact(8.0 / 88.0)
+    assert found.compared_ratio == exact(96.0 / 176.0)
+    mostly_elsewhere = measure([*loads, loads[-1]], recorded(), POLICY)
+    assert mostly_elsewhere.at_like_load is None
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from specdec_exporter.comparison.byload import AtLoad, stops_paying
 from specdec_exporter.formatting import in_words, times
 from specdec_exporter.predictor.speculativeconfig import Range, config_of, lacks_draft_model, one_k_because
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.benefit import worth_of
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
-from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.speedup import COMPARED
+from specdec_exporter.speculation.measured import COMPARED
+from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 
 AdviceCode = Literal["use", "off", "undecided"]
 
@@ -47,24 +48,25 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: Policy) -> Advice:
     """Say what to run; ``recordings`` are those with speculation, by name.
 
-    At the load at which all were recorded longest; where they share none, at the requests per second that they share.
+    At the requests per second that they share, if that decides: a faster server has fewer requests in decode then.
+    Else at the load at which they were recorded longest.
     """
     compared = [each for each in loads if each.speedups]
-    present = max(compared, key=lambda each: _telling(each, recordings), default=None)
+    present = max(compared, key=lambda each: _telling(each, policy.latency), default=None)
     if present is None or present.fastest is None or present.unjudged:
         return _record_more(present, recordings)
     known = _known_around(present, loads)
-    best, least = present.speedups[present.fastest], policy.latency.speedup_min
+    best, limits = present.speedups[present.fastest], policy.latency
     common: dict[str, Any] = {
         "concurrency": present.concurrency,
         "speedup": present.speedups[present.recording or present.fastest],
         "stops_paying_at": stops_paying(known),
-        "outlook": _outlook(known),
+        "outlook": _outlook(known, limits),
     }
-    ranges, note = _by_load(known, _drafting(known, recordings))
-    if ranges or _pays(present, present.recording, least):
+    ranges, note = _by_load(known, _drafting(known, recordings), limits)
+    if _pays(present, present.recording, limits) or (ranges and present.recording is None):
         return Advice(code="use", **common, **_use(present, known, recordings, ranges), note=note)
-    off = best.high is not None and best.high < least
+    off = _off(present, limits)
     found = "Run no speculation: the best is" if off else "It is not decided what to run:"
     return Advice(
         code="off" if off else "undecided",
@@ -75,9 +77,16 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
     )
 
 
-def _telling(at: AtLoad, recordings: Mapping[str, Baseline]) -> tuple[bool, bool, float]:
-    by_load = at.compared == "like_load"
-    return len(at.speedups) == len(recordings) or (by_load and at.known), by_load, at.recorded_seconds
+def _telling(at: AtLoad, limits: LatencyPolicy) -> tuple[int, float]:
+    if at.compared == "like_load":
+        return 1, at.recorded_seconds
+    return (2 if at.known and (_pays(at, at.recording, limits) or _off(at, limits)) else 0), at.recorded_seconds
+
+
+def _off(at: AtLoad, limits: LatencyPolicy) -> bool:
+    """Whether not even the fastest pays."""
+    high = at.speedups[at.fastest].high if at.fastest is not None else None
+    return high is not None and high < limits.speedup_min
 
 
 def _known_around(present: AtLoad, loads: Sequence[AtLoad]) -> list[AtLoad]:
@@ -131,10 +140,10 @@ def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> 
     )
 
 
-def _pays(at: AtLoad, name: str | None, least: float = 1.0) -> bool:
-    """Whether a recording pays at a load, beyond chance and by ``least``."""
+def _pays(at: AtLoad, name: str | None, limits: LatencyPolicy) -> bool:
+    """Whether a recording pays at a load, as beyond chance as a verdict says so."""
     found = at.speedups.get(name) if name is not None else None
-    return found is not None and found.low is not None and found.low > 1.0 and found.value >= least
+    return found is not None and worth_of(found, limits) == "healthy"
 
 
 def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
@@ -146,14 +155,14 @@ def _gains(runs: Sequence[tuple[AtLoad, str | None]]) -> str:
     return f"{', '.join(ends)} requests in decode"
 
 
-def _outlook(known: Sequence[AtLoad]) -> str:
+def _outlook(known: Sequence[AtLoad], limits: LatencyPolicy) -> str:
     """Say at which load speculation stops paying, whichever recording is fastest."""
     if found := stops_paying(known):
         low, high = ("?" if end is None else f"{end:.1f}" for end in (found.low, found.high))
         return f"Above about {found.value:.1f} ({low} to {high}) requests in decode speculation stops paying."
     if any(each.compared == "same_arrivals" for each in known):
         return "The recordings share no load, because a faster server has fewer requests in decode at a time."
-    paying = ", ".join(f"{each.concurrency:.1f}" for each in known if _pays(each, each.fastest))
+    paying = ", ".join(f"{each.concurrency:.1f}" for each in known if _pays(each, each.fastest, limits))
     compared = ", ".join(f"{each.concurrency:.1f}" for each in known)
     return f"Of {compared} requests in decode, speculation is shown to pay at {paying or 'none'}."
 
@@ -181,12 +190,14 @@ def called(recording: Baseline) -> str:
 # --- vLLM's configuration ---------------------------------------------------------------------------------------------
 
 
-def _by_load(loads: Sequence[AtLoad], drafting: Sequence[Baseline]) -> tuple[tuple[Range, ...], str | None]:
+def _by_load(
+    loads: Sequence[AtLoad], drafting: Sequence[Baseline], limits: LatencyPolicy
+) -> tuple[tuple[Range, ...], str | None]:
     """Return k by load if it differs and vLLM can do it, and what to know about that."""
     if any(each.compared != "like_load" for each in loads):
         return (), None
     ranges = schedule(loads, {None: 0, **{each.name: each.k or 0 for each in drafting}})
-    if len(ranges) <= 1 or not any(_pays(each, each.recording) for each in loads):
+    if len(ranges) <= 1 or not any(_pays(each, each.recording, limits) for each in loads):
         return (), None
     version = max(drafting, key=lambda each: each.recorded_at).vllm_version
     if why := one_k_because([each.server for each in drafting], version):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,8 +21,9 @@ from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
+from specdec_exporter.speculation.measured import Compared
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.speedup import Compared, measure
+from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes, step_times, total
 
 
@@ -104,29 +106,38 @@ def _speedup(recording: Baseline, own: Sequence[Load], plain: StepTimes, policy:
 
 
 def at_the_same_arrivals(plain: Baseline, comparisons: Sequence[Comparison]) -> list[AtLoad]:
-    """Return what recordings do at the same requests per second; nothing unless that is known of all of them."""
+    """Return what recordings do at the same requests per second; nothing where that is not known of any."""
     found = {each.candidate.name: each.speedup.same_arrivals for each in comparisons}
     whole = total([load for load in plain.intervals if load.ran])
     known = {name: each for name, each in found.items() if each is not None}
-    if not known or len(known) < len(found):
+    if not known:
         return []
     return [
         AtLoad(compared="same_arrivals", concurrency=whole.concurrency, recorded_seconds=whole.seconds, speedups=known)
     ]
 
 
-def choose(loads: Sequence[AtLoad], plain: Baseline, candidates: Sequence[Baseline], policy: Policy) -> list[AtLoad]:
-    """Choose at each load, ascending.
+def choose(
+    loads: Sequence[AtLoad],
+    plain: Baseline,
+    candidates: Sequence[Baseline],
+    policy: Policy,
+    whole: Mapping[str, Estimate | None] = MappingProxyType({}),
+) -> list[AtLoad]:
+    """Choose at each load, ascending; ``whole`` has the speed-up of each whole recording, where it is known.
 
     The load where most was recorded takes the smallest k of those that lose at most ``k_loss_max``: it wastes least.
-    From there outwards, each load runs what its neighbour does unless that loses more, or loses against no speculation.
-    Else chance alone would change k from load to load.
+    Those that are as fast there but for what two runs differ by are told apart by their whole recordings. From there
+    outwards, each load runs what its neighbour does unless that loses more, or loses against no speculation. Else
+    chance alone would change k from load to load.
     """
     by_name: dict[str | None, Baseline] = {None: plain, **{each.name: each for each in candidates}}
     ks = {name: each.k or (0.0 if each is plain else math.inf) for name, each in by_name.items()}
     good = [_as_good(each, policy.cost.k_loss_max) for each in loads]
     chosen = [min(names, key=ks.__getitem__) for names in good]
     start = max(range(len(loads)), key=lambda i: (bool(loads[i].speedups), loads[i].recorded_seconds), default=0)
+    if loads:
+        chosen[start] = min(_told_apart(loads[start], whole, policy), key=ks.__getitem__)
     for before, here in (*pairwise(range(start, len(loads))), *pairwise(range(start, -1, -1))):
         if not loads[here].speedups or chosen[before] in good[here]:
             chosen[here] = chosen[before]
@@ -135,6 +146,19 @@ def choose(loads: Sequence[AtLoad], plain: Baseline, candidates: Sequence[Baseli
         msgspec.structs.replace(each, recording=name, unjudged=_unjudged(each, name, seconds))
         for each, name in zip(loads, chosen, strict=True)
     ]
+
+
+def _told_apart(at: AtLoad, whole: Mapping[str, Estimate | None], policy: Policy) -> list[str | None]:
+    """Return what loses next to nothing by the whole recordings, of what is about as fast as the fastest here."""
+    loss_max = policy.cost.k_loss_max
+    if at.fastest is None or at.speedup(at.fastest) < 1.0:
+        return [None]
+    least = max(at.speedup(at.fastest) / policy.latency.slowdown_min, 1.0)
+    by_whole = {name: found.value for name in at.speedups if at.speedup(name) >= least and (found := whole.get(name))}
+    if at.fastest not in by_whole:
+        return _as_good(at, loss_max)
+    most = max(by_whole.values())
+    return [name for name, value in by_whole.items() if value >= (1.0 - loss_max) * most]
 
 
 def _unjudged(at: AtLoad, chosen: str | None, seconds: Mapping[str | None, float]) -> tuple[str, ...]:

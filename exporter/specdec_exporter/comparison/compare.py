@@ -19,8 +19,9 @@ from specdec_exporter.comparison.traffic import difference, requests_of, traffic
 from specdec_exporter.speculation.acceptance import mean_draft_length
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.figures import Figures, figures
+from specdec_exporter.speculation.measured import Compared, Measured
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.speedup import Compared, Measured, measure
+from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import step_times
 
 

@@ -11,8 +11,8 @@ from specdec_exporter.comparison.acceptance import fell
 from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
 from specdec_exporter.formatting import interval, percent, percentage_points, seconds, times
 from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.measured import COMPARED, Measured
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.speedup import COMPARED, Measured
 
 DecisionCode = Outcome
 

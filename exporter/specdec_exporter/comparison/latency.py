@@ -12,8 +12,8 @@ from specdec_exporter.comparison.figure import Figure, ratio
 from specdec_exporter.comparison.traffic import Difference, Sli
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.chance import Estimate, Z
+from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.speedup import Measured
 from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
@@ -103,19 +103,12 @@ def compare_latency(
     means, tail = ratio(after, before, policy.chance, paired=paired), tail_shift(now, then, policy)
     requests = Pair(*(side.whole.count or None for side in sides))
     few, decisive, explained = _too_few(requests, policy.latency), means, traffic.explains(sli)
-    why, steps = traffic.forbids(sli) or few, measured if sli == "time_per_output_token" else None
+    steps = measured if sli == "time_per_output_token" else None
+    why = _not_judged(sli, traffic, steps, paired=paired) or (few if steps is None else None)
     if steps is not None:
-        decisive, explained = steps.speedup.inverse() if steps.speedup else None, (1.0, 1.0)
-        why = steps.unknown.why if steps.unknown else None
-    elif sli == "time_per_output_token" and traffic.other_steps:
-        why = "loads or prefix caches differ, and step times are not known"
-    elif sli != "time_per_output_token" and paired:
-        why = "of a pair it is shown, not judged"
-    outcome: Outcome = "undecided"
-    if why is None:
-        outcome = _outcome(direction(decisive, policy.latency, explained), None if few else tail, traffic)
-        if outcome == "undecided":
-            why = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
+        decisive, explained = _inverse(steps.speedup), (1.0, 1.0)
+    found = direction(decisive, policy.latency, explained)
+    outcome = _outcome(found, tail, traffic, few) if why is None else "undecided"
     return LatencyComparison(
         sli=sli,
         requests=requests,
@@ -128,15 +121,32 @@ def compare_latency(
         ),
         tail_shift=tail,
         outcome=outcome,
-        undecided_because=why,
+        undecided_because=why or (_CHANCE if outcome == "undecided" else None),
     )
 
 
-def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference) -> Outcome:
-    """Return the outcome of a latency that may be judged; its tail counts if the traffic is alike."""
+def _inverse(speedup: Estimate | None) -> Estimate | None:
+    return speedup.inverse() if speedup else None
+
+
+_CHANCE: Final = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
+
+
+def _not_judged(sli: Sli, traffic: Difference, steps: Measured | None, *, paired: bool) -> str | None:
+    """Return why a latency concludes nothing, however many requests there are."""
+    if sli != "time_per_output_token":
+        return "of a pair it is shown, not judged" if paired else traffic.forbids(sli)
+    if steps is not None:
+        return steps.unknown.why if steps.unknown else None
+    return "loads or prefix caches differ, and step times are not known" if traffic.other_steps else None
+
+
+def _outcome(body: Direction | None, tail: Shift | None, traffic: Difference, few: str | None) -> Outcome:
+    """Return the outcome of a latency that may be judged; its tail counts if the traffic is alike and not ``few``."""
     if body is None:
         return "undecided"
-    return "tail_worse" if traffic.alike and tail is not None and tail.shifted and body != "slower" else body
+    counts = traffic.alike and few is None and body != "slower"
+    return "tail_worse" if counts and tail is not None and tail.shifted else body
 
 
 def _too_few(requests: Pair, policy: LatencyPolicy) -> str | None:

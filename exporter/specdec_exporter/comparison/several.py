@@ -42,9 +42,9 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
     comparisons = tuple(compare(plain, each, policy) for each in candidates)
-    loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy)
-    if not any(len(each.speedups) == len(candidates) for each in loads):
-        loads += choose(at_the_same_arrivals(plain, comparisons), plain, candidates, policy)
+    whole = {each.candidate.name: each.speedup.judged for each in comparisons}
+    loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy, whole)
+    loads += choose(at_the_same_arrivals(plain, comparisons), plain, candidates, policy)
     return Several(
         comparisons=comparisons,
         loads=tuple(loads),

@@ -9,7 +9,7 @@ from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
 from specdec_exporter.serving.lastword import Remembered
 from specdec_exporter.serving.status import EngineStatus, LoadStatus, LogStatus, Measurement, PredictorStatus
 from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.speedup import Measured
+from specdec_exporter.speculation.measured import Measured
 
 
 def status_of(

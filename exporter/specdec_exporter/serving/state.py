@@ -33,7 +33,8 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
 from specdec_exporter.speculation.judging import judge
-from specdec_exporter.speculation.speedup import Unknown, measure
+from specdec_exporter.speculation.measured import Unknown
+from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.speculation.verdict import Verdict
 
@@ -119,31 +120,30 @@ class PredictorState(PredictorView):
                 self.loads = {name: loads for name, loads in self.loads.items() if name in shown}
             self.loads.setdefault(model, LoadCounters()).add(load, self._step_times(model), self.policy)
 
-    def _step_times(self, model_name: str) -> StepTimes | None:
+    def _step_times(self, model_name: str | None) -> StepTimes | None:
         """Return the step times of the baseline, if it was recorded without speculation and is of this model."""
         baseline = self.baseline
         return baseline.step_times if baseline is not None and baseline.model_name == model_name else None
 
     def _measure_cost(self) -> None:
         """Compare the last intervals of all engines with the baseline's step times."""
-        baseline, self.cost = self.baseline, None
-        if baseline is None or baseline.step_times is None or self.engine_generation == "v0":
-            return
-        if (
-            self.snapshot is None
-            or self.state == "speculation_off"
-            or self.running.deployment.rejection_sampling == SYNTHETIC
-        ):
-            return
-        tracks = [track for (model, _), track in self._tracks.items() if model == baseline.model_name]
-        if not tracks:
+        self.cost = None
+        model = self.baseline.model_name if self.baseline else None
+        plain, tracks = self._step_times(model), [track for key, track in self._tracks.items() if key[0] == model]
+        if plain is None or not tracks or not self._is_comparable():
             return
         ended = sorted((each for track in tracks for each in track.loads.ended), key=itemgetter(0))
-        self.cost = measure([load for _, load in ended], baseline.step_times, self.policy)
+        self.cost = measure([load for _, load in ended], plain, self.policy)
         if not ended and self._clock() < self._settled_at + self.policy.cost.interval_seconds:
             warm_up = f"the first {self.policy.cost.warm_up_seconds:g} s after a start are left out: its steps are slow"
             self.cost = replace(self.cost, unknown=Unknown(warm_up, "wait for a minute"))
         self.cost_seconds = ended[-1][0] - min(at - load.seconds for at, load in ended) if ended else 0.0
+
+    def _is_comparable(self) -> bool:
+        """Whether what runs can be compared with a server that does not speculate."""
+        if self.snapshot is None or self.engine_generation == "v0" or self.state == "speculation_off":
+            return False
+        return self.running.deployment.rejection_sampling != SYNTHETIC
 
     def observe_failure(self, reason: str, *, lost: bool = False) -> None:
         """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""

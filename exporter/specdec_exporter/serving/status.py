@@ -15,7 +15,7 @@ from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.speedup import Compared
+from specdec_exporter.speculation.measured import Compared
 from specdec_exporter.speculation.verdict import Verdict
 
 

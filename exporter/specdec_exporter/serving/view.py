@@ -27,8 +27,8 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.speculation.speedup import Measured
 
 
 @dataclass(frozen=True, slots=True)

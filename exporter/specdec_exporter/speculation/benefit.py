@@ -12,8 +12,8 @@ from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.measured import COMPARED, Measured
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.speedup import COMPARED, Measured
 from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 
 Basis = Literal["measured", "assumed"]
@@ -86,18 +86,28 @@ def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
         reason += f"; {clients.value:.2f} {COMPARED['closed_loop']}"
     if (cost.compared_ratio or 1.0) < _MOST:
         reason += f"; {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the load was outside what the baseline has"
-    word: Worth | None = None
-    if found.value < limits.speedup_harmful and high < 1.0:
-        word = "harmful"
-    elif found.value >= limits.speedup_min and low > 1.0:
-        word = "healthy"
-    elif high < limits.speedup_min:
-        word = "not_paying"
+    word = worth_of(found, limits)
     possible = _possible(found, limits.speedup_min, limits.speedup_harmful)
     return Speed(speedup=found, word=word, possible=possible, reason=reason)
 
 
 _MOST: Final = 0.9  # of the time of all steps
+
+
+def worth_of(speedup: Estimate, limits: LatencyPolicy) -> Worth | None:
+    """Return what a speed-up is worth beyond doubt; ``None`` if that cannot be told.
+
+    Harm wakes somebody, and health lets everybody sleep: the interval behind them is wider than the one that is shown.
+    """
+    value, low, high = speedup.value, speedup.low, speedup.high
+    if low is None or high is None:
+        return None
+    least, most = (value * (end / value) ** limits.word_reach for end in (low, high))
+    if value < limits.speedup_harmful and most < 1.0:
+        return "harmful"
+    if value >= limits.speedup_min and least > 1.0:
+        return "healthy"
+    return "not_paying" if high < limits.speedup_min else None
 
 
 class _Requests(NamedTuple):

@@ -12,7 +12,7 @@ from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import KnownPitfall, parse_release
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.speedup import Measured
+from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.steptime import StepTimes
 
 StateName = Literal["unreachable", "stats_disabled", "speculation_off", "idle", "not_drafting", "drafting"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.chance import Estimate
@@ -21,10 +23,7 @@ def by_break_even(
     if rate is not None:
         text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
         findings = [Finding("WARN" if counts and rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
-        positions = num_speculative_tokens or len(figures.per_position)
-        if rate > policy.acceptance_ratio_suspicious and positions >= policy.suspicious_positions:
-            text = "text that repeats itself is accepted almost always: look at some outputs"
-            findings.append(Finding("PASS", "Acceptance", text))
+        findings += _suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)
     length = figures.mean_acceptance_length
     if length is not None and even.mean_acceptance_length is not None:
         at_most = rate is None and even.basis == "assumed"  # it assumes that all of each draft is verified
@@ -32,15 +31,24 @@ def by_break_even(
         text = f"mean acceptance length {length:.2f} (break-even {bound}, {even.basis})"
         short = counts and length < even.mean_acceptance_length and not at_most
         findings.append(Finding("WARN" if short else "PASS", "Length", text))
+    return [*findings, *_by_step(figures, policy)]
+
+
+def _by_step(figures: Figures, policy: Policy) -> Iterator[Finding]:
+    """Yield what tokens per step and the curve say."""
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
-        findings.append(Finding("PASS", "Tokens per step", text))
+        yield Finding("PASS", "Tokens per step", text)
     if (curve := curve_finding(figures, policy)) is not None:
-        findings.append(curve)
+        yield curve
     if figures.short_drafts:
-        text = "some drafts are shorter than k, so the curve's tail reads too low"
-        findings.append(Finding("PASS", "Curve", text))
-    return findings
+        yield Finding("PASS", "Curve", "some drafts are shorter than k, so the curve's tail reads too low")
+
+
+def _suspicion(rate: float, positions: int, policy: Policy) -> list[Finding]:
+    if rate <= policy.acceptance_ratio_suspicious or positions < policy.suspicious_positions:
+        return []
+    return [Finding("PASS", "Acceptance", "text that repeats itself is accepted almost always: look at some outputs")]
 
 
 def curve_finding(figures: Figures, policy: Policy) -> Finding | None:

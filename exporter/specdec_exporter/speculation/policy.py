@@ -31,8 +31,9 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     work, and its speed-up need not hold. ``cached_prompt_difference``: caches whose shares of the prompt tokens differ
     by more are not alike. ``enough_blocks``: with fewer, an interval is far wider than it need be.
     ``harmful_ratio``: this many times the baseline's time per output token is harm. ``speedup_harmful``: so is a
-    speed-up at like load below this. ``time_per_output_token_cv``: its coefficient of variation, for the sampling error
-    of its mean.
+    speed-up at like load below this. ``word_reach``: the interval behind harm and health is this many times as
+    wide as one of 95 %, which makes 99 %. ``time_per_output_token_cv``: its coefficient of variation, for the sampling
+    error of its mean.
     """
 
     min_requests: int
@@ -50,6 +51,7 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enough_blocks: int
     harmful_ratio: float
     speedup_harmful: float
+    word_reach: float
     time_per_output_token_cv: float
 
 

@@ -20,57 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, jackknife, stalled
+from specdec_exporter.speculation.line import MOST_PREFILL
 from specdec_exporter.speculation.load import Load
+from specdec_exporter.speculation.measured import Compared, Measured, Unknown
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.steptime import MOST_PREFILL, Curve, StepTimes, in_time, total, undisturbed
-
-Compared = Literal["like_load", "closed_loop", "same_arrivals", "unlike_arrivals"]
-COMPARED: Final[dict[Compared, str]] = {
-    "like_load": "at the same load",
-    "closed_loop": "with the same number of clients",
-    "same_arrivals": "at the same requests per second",
-    "unlike_arrivals": "which the requests per second do not explain",
-}
-
-
-class Unknown(NamedTuple):
-    """Why a speed-up is not known, and what to do to know it."""
-
-    why: str
-    remedy: str
-
-
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What drafts cost and gave over a span, against a recording.
-
-    ``speedup`` is of decoding, and is what is judged; ``compared`` says of which comparison it is. Both are ``None``
-    where it is not known, and ``unknown`` says why. ``at_like_load``, ``closed_loop`` and ``same_arrivals`` are the
-    comparisons that hold, each with an interval. ``draft_cost_ratio`` is the cost of one more draft token / the cost of
-    a step without drafts, which is the acceptance that breaks even; ``plain_step_seconds`` is the latter. ``None``
-    without drafts, and where no step time without drafts is known. ``compared_ratio`` is the share of the step time at
-    loads near the recorded ones. ``concurrency`` is the mean, per engine.
-    """
-
-    compared: Compared | None = None
-    speedup: Estimate | None = None
-    unknown: Unknown | None = None
-    at_like_load: Estimate | None = None
-    closed_loop: Estimate | None = None
-    same_arrivals: Estimate | None = None
-    draft_cost_ratio: Estimate | None = None
-    compared_ratio: float | None = None
-    plain_step_seconds: float | None = None
-    concurrency: float | None = None
-    steps: float = 0.0
-    step_seconds: float | None = None
-    tokens_per_step: float | None = None
-    draft_tokens_per_step: float | None = None
-
+from specdec_exporter.speculation.steptime import Curve, StepTimes, in_time, scatter, total, undisturbed
 
 _LONGER: Final = "measure for longer"
 
@@ -101,6 +58,11 @@ class _Now(NamedTuple):
     plain: StepTimes
     policy: Policy
     paired: bool
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The minutes of a pair."""
+        return self.plain.span if self.paired else None
 
 
 class _Found(NamedTuple):
@@ -252,7 +214,7 @@ def _by_curve(
     due = [load.steps * plain.curve.at(load.concurrency, load.prompt_rate, policy) for load in near]
     if stalled([load.step_seconds for load in near], due, policy.chance):
         return Unknown("one stall took most of the time of all steps", _LONGER)
-    chances = _chances(now, near)
+    chances, load = _chances(now, near), total(near).concurrency
 
     def estimate(read: Callable[[_Sums], float]) -> Estimate:
         found = Spread(read(sums), 0.0) * doubt
@@ -260,7 +222,7 @@ def _by_curve(
             spread = jackknife(found.value, [read(each) if each else None for each in without_each])
             found *= Spread(1.0, spread.error, spread.freedom) if spread else Spread(1.0)
         # What the minutes of a pair had in common moved both sides off the curve alike.
-        return (found if now.paired else found * plain.doubt(policy)).of_two_runs(policy.chance)
+        return (found if now.paired else found * plain.doubt(load, policy)).of_two_runs(policy.chance)
 
     if sums.step_seconds < policy.cost.compared_min * now.whole.step_seconds:
         return _not_recorded(now)
@@ -283,7 +245,7 @@ def _too_wide(policy: Policy) -> Unknown:
 def _chances(now: _Now, near: Sequence[Load]) -> list[list[_Sums | None]]:
     """Return the sums without each batch: of what runs now, and of the recording; of a pair, of both at once."""
     plain, policy = now.plain, now.policy
-    rest = all_but_each([_near(batch, now) for batch in in_time(now.loads, policy)])
+    rest = all_but_each([_near(batch, now) for batch in in_time(now.loads, policy, now.span)])
     if now.paired:
         if len(plain.copies) != len(rest):
             return [[]]
@@ -334,37 +296,34 @@ class _Sums(NamedTuple):
         return self.speedup() * (1.0 - share) + share
 
 
-# --- Without a curve: by requests per second ------------------------------------------------------------------
+# --- Without a curve: by requests per second --------------------------------------------------------------------------
 
 
 def _by_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
-    then, policy = now.plain.whole, now.policy
-    whole = total(ran)
-    parts = [list(map(total, in_time(ran, policy))), list(now.plain.parts)]
-    value = _token_seconds(parts[1]) / _token_seconds(parts[0]) if then.tokens and whole.tokens else math.nan
-    demand = [_ratio(whole, then, each) for each in (_requests, _tokens)]
-    if not 0.0 < value < math.inf or None in demand:
+    whole, then, policy = total(ran), now.plain.whole, now.policy
+    demand = [_per_second(whole, then, _requests), _per_second(whole, then, _tokens)]
+    if None in demand:
         return _not_recorded(now)
     if (other := _other_work(then, whole, policy)) is not None:
         return other
-    found = _ratio_of_parts(value, parts, paired=now.paired)
-    found = found if now.paired else found * now.plain.doubt(policy)
-    reach, off = 1.0 + policy.latency.traffic_tolerance, [math.log(each) for each in demand if each]
-    alike = max(map(abs, off)) <= math.log(reach)
-    preempted = whole.counts.preemptions or then.counts.preemptions
-    if alike and not preempted:
+    found = _token_ratio(now, ran)
+    off, reach = [math.log(each) for each in demand if each], math.log(1.0 + policy.latency.traffic_tolerance)
+    if max(map(abs, off)) <= reach and not (whole.counts.preemptions or then.counts.preemptions):
         # Where requests differ by so much, their time may too, whichever way.
         speedup = (found * Spread(1.0, max(map(abs, off)))).of_two_runs(policy.chance)
         return _Found("same_arrivals", speedup) if speedup.low is not None else _too_wide(policy)
-    # A server that gets no more requests is no slower for them, and one that gets no fewer no faster.
-    much = policy.latency.harmful_ratio
-    no_more, no_fewer = max(off) <= math.log(reach), min(off) >= -math.log(reach)
     speedup = found.of_two_runs(policy.chance)
-    if speedup.low is None or speedup.high is None:
+    if speedup.low is None:
         return _too_wide(policy)
-    if (no_more and speedup.high < 1.0 and value * much <= 1.0) or (no_fewer and speedup.low > 1.0 and value >= much):
+    # A server that gets no more requests is no slower for them, and one that gets no fewer no faster.
+    slower, faster = (_is_much(each, policy) for each in (speedup.inverse(), speedup))
+    if (slower and max(off) <= reach) or (faster and min(off) >= -reach):
         return _Found("unlike_arrivals", speedup)
     return _not_recorded(now)
+
+
+def _is_much(ratio: Estimate, policy: Policy) -> bool:
+    return (ratio.low or 0.0) > 1.0 and ratio.value >= policy.latency.harmful_ratio
 
 
 def _requests(load: Load) -> float:
@@ -375,26 +334,27 @@ def _tokens(load: Load) -> float:
     return load.tokens
 
 
-def _ratio(one: Load, other: Load, amount: Callable[[Load], float]) -> float | None:
+def _per_second(one: Load, other: Load, amount: Callable[[Load], float]) -> float | None:
     above, below = amount(one) / one.seconds, amount(other) / other.seconds
     return above / below if above > 0.0 and below > 0.0 else None
 
 
-def _token_seconds(parts: Sequence[Load]) -> float:
-    return math.fsum(each.step_seconds for each in parts) / math.fsum(each.tokens for each in parts)
-
-
-def _ratio_of_parts(value: float, parts: Sequence[Sequence[Load]], *, paired: bool) -> Spread:
-    now, then = ([*map(_token_seconds_or_none, all_but_each([[each] for each in side]))] for side in parts)
-    if paired:
-        pairs = zip(then, now, strict=True) if len(then) == len(now) else ()
-        return jackknife(value, [one / other if one and other else None for one, other in pairs]) or Spread(value)
+def _token_ratio(now: _Now, ran: Sequence[Load]) -> Spread:
+    """Return the recording's seconds of decoding for a token / those of now."""
+    after, before = [total(batch) for batch in in_time(ran, now.policy, now.span)], now.plain.parts
+    value = _token_seconds(before) / _token_seconds(after)
+    rest = [[_token_seconds(some) for some in all_but_each([[each] for each in side])] for side in (before, after)]
+    if now.paired:
+        pairs = zip(*rest, strict=True) if len(before) == len(after) else ()
+        return jackknife(value, [one / other for one, other in pairs]) or Spread(value)
     found = Spread(value, 0.0)
-    for side in (now, then):
+    for side in rest:
         spread = jackknife(value, side)
         found *= Spread(1.0, spread.error, spread.freedom) if spread else Spread(1.0)
-    return found
+    # A drift that is slower than the batches shows in the scatter of the intervals only.
+    return found * Spread(1.0, now.policy.chance.misfit_counted * math.hypot(now.plain.scatter, scatter(ran)))
 
 
-def _token_seconds_or_none(parts: Sequence[Load]) -> float | None:
-    return _token_seconds(parts) if any(each.tokens > 0.0 for each in parts) else None
+def _token_seconds(parts: Sequence[Load]) -> float:
+    tokens = math.fsum(each.tokens for each in parts)
+    return math.fsum(each.step_seconds for each in parts) / tokens if tokens else math.nan

@@ -26,7 +26,7 @@ from specdec_exporter.formatting import (
 )
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.speedup import COMPARED, Compared
+from specdec_exporter.speculation.measured import COMPARED, Compared
 from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.sections import (
     Output,
