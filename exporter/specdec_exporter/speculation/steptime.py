@@ -175,11 +175,10 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
     """
     ran = [load for load in loads if load.ran and (load.tokens >= 1.0 or not per_token)]
     told = undisturbed(ran, policy)
-    cut = [[Point.of(load, per_token=per_token) for load in batch] for batch in in_time(told, policy)]
-    points, *_ = samples = [[point for batch in cut for point in batch], *all_but_each(cut)]
-    if not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
+    samples = _samples(told, policy, per_token=per_token)
+    if not samples:
         return None
-    curves = _curves(samples, policy)
+    points, curves = samples[0], _curves(samples, policy)
     curve, *copies = curves or [Curve(flat(some)) for some in samples]
     if _is_stalled(points, curve.line, policy):
         return None
@@ -195,6 +194,15 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
         scatter=scatter(ran),
         preempted=total(told).counts.preemptions not in (None, 0.0),
     )
+
+
+def _samples(loads: Sequence[Load], policy: Policy, *, per_token: bool) -> list[list[Point]]:
+    """Return all intervals, and all but those of each batch; empty if they are too few."""
+    cut = [[Point.of(load, per_token=per_token) for load in batch] for batch in in_time(loads, policy)]
+    points = [point for batch in cut for point in batch]
+    if not cut or math.fsum(point.steps for point in points) < policy.cost.min_steps:
+        return []
+    return [points, *all_but_each(cut)]
 
 
 def _is_stalled(points: Sequence[Point], line: Line, policy: Policy) -> bool:
