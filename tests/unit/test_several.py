@@ -206,7 +206,7 @@ def test_no_k_is_advised_while_an_unjudged_recording_may_be_faster() -> None:
     advice = several.advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", None, None)
     assert advice.headline == (
-        "Record more: the fastest may be k6 (eagle3, k = 6), not known at 14.0 requests in decode."
+        "Record more: the fastest may be k6 (eagle3, k = 6): not known at 14.0 requests in decode."
     )
     assert "k6 ran at about 3.0 requests in decode" in advice.outlook
     assert advice.action.startswith("Record k6 at 14.0 requests in decode too")

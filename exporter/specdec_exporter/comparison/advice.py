@@ -117,12 +117,12 @@ def _use(
 def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> Advice:
     """Advise nothing: what may be the fastest ran at other loads."""
     unknown = [recordings[name] for name in (present.unjudged if present else recordings)]
-    here, names = _at(present) if present else "at a load without speculation", in_words(each.name for each in unknown)
+    here, names = _at(present) if present else "at a load of the baseline", in_words(each.name for each in unknown)
     loads = [sum((each for each in one.intervals if each.ran), Load(0.0, Counts())).concurrency for one in unknown]
     return Advice(
         code="undecided",
         concurrency=present.concurrency if present else None,
-        headline=f"Record more: the fastest may be {in_words(map(called, unknown))}, not known {here}.",
+        headline=f"Record more: the fastest may be {in_words(map(called, unknown))}: not known {here}.",
         outlook=" ".join(
             f"{one.name} ran at about {load:.1f} requests in decode." if load else f"{one.name} has no step times."
             for one, load in zip(unknown, loads, strict=True)

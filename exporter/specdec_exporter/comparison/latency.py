@@ -110,7 +110,7 @@ def compare_latency(
     elif sli == "time_per_output_token" and traffic.other_steps:
         why = "loads or prefix caches differ, and step times are not known"
     elif sli != "time_per_output_token" and paired:
-        why = "of a pair it is shown, not judged"
+        why = "of recordings with --paired, only decoding is"
     outcome: Outcome = "undecided"
     if why is None:
         outcome = _outcome(direction(decisive, policy.latency, explained), None if few else tail, traffic)

@@ -34,7 +34,7 @@ COMPARED: Final[dict[Compared, str]] = {
     "like_load": "at the same load",
     "closed_loop": "with the same number of clients",
     "same_arrivals": "at the same requests per second",
-    "unlike_arrivals": "which the requests per second do not explain",
+    "unlike_arrivals": "beyond what the requests per second explain",
 }
 
 
@@ -178,7 +178,7 @@ def _with_the_same_clients(now: _Now) -> _Found | Unknown:
     plain, whole = now.plain, now.whole
     if plain.steady:
         if plain.preempted or any(load.counts.preemptions for load in now.loads):
-            return Unknown("requests are preempted, so a step's time does not tell", "give the KV cache more memory")
+            return Unknown("requests are preempted, which lengthens their steps", "give the KV cache more memory")
         if not plain.covers(whole.concurrency, now.policy):
             return _not_recorded(now)
         if (other := _other_work(plain.whole, whole, now.policy)) is not None:
@@ -206,14 +206,14 @@ def _not_recorded(now: _Now) -> Unknown:
 
 def _requests_per_second(load: Load) -> str:
     rate = (load.counts.first_tokens or 0.0) / load.seconds
-    return f"about {rate:.2g} requests per second and engine" if rate else "this load"
+    return f"about {rate:.2g} requests per second on each engine" if rate else "this load"
 
 
 def _other_prompts(now: _Now, prompt_rate: float) -> Unknown:
     low, high = now.plain.prompt_rates
     return Unknown(
-        f"{prompt_rate:,.0f} prompt tokens are read per second, the recording has {low:,.0f} to {high:,.0f}",
-        "record the server without speculation with the requests of now",
+        f"{prompt_rate:,.0f} prompt tokens are computed per second, the recording has {low:,.0f} to {high:,.0f}",
+        "record the server without speculation while it gets the same requests",
     )
 
 
@@ -224,8 +224,8 @@ def _other_work(then: Load, now: Load, policy: Policy) -> Unknown | None:
     if most <= least * policy.latency.prompt_length_ratio or most < _FEW_PROMPTS:
         return None
     return Unknown(
-        f"{after:.2g} prompt tokens are read for each generated one, the recording has {before:.2g}",
-        "record the server without speculation with the requests of now",
+        f"{after:.2g} prompt tokens are computed for each generated one, the recording has {before:.2g}",
+        "record the server without speculation while it gets the same requests",
     )
 
 
@@ -248,7 +248,7 @@ def _by_curve(
     near = _near(now.loads, now)
     sums = _Sums.of(near, plain.curve, policy)
     if sums is None:
-        return Unknown("the counts are absurd", _LONGER)
+        return Unknown("the counts are too large to be true", _LONGER)
     due = [load.steps * plain.curve.at(load.concurrency, load.prompt_rate, policy) for load in near]
     if stalled([load.step_seconds for load in near], due, policy.chance):
         return Unknown("one stall took most of the time of all steps", _LONGER)
@@ -277,7 +277,7 @@ def _by_curve(
 
 
 def _too_wide(policy: Policy) -> Unknown:
-    return Unknown(f"chance alone could move it by more than a factor of {policy.chance.widest_interval:g}", _LONGER)
+    return Unknown(f"the interval of the speed-up is wider than a factor of {policy.chance.widest_interval:g}", _LONGER)
 
 
 def _chances(now: _Now, near: Sequence[Load]) -> list[list[_Sums | None]]:

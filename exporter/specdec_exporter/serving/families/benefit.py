@@ -80,7 +80,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: seconds for a token without "
             "speculation / with it. `compared` says what is alike: `like_load` (requests in decode, prompts per "
             "second), `closed_loop` (number of clients), `same_arrivals` (requests per second), `unlike_arrivals` "
-            "(nothing: other requests per second do not explain it). It is never assumed.",
+            "(nothing: the requests per second do not explain it). It is never assumed.",
             _speedup,
             absent=_NO_COST,
             labels=("basis", "compared"),
