@@ -46,7 +46,7 @@ def _bounds(benefit: ModelBenefit) -> dict[object, float]:
     return {("measured", cost.compared, "low"): found.low, ("measured", cost.compared, "high"): found.high}
 
 
-_NO_COST = "no baseline without speculation; the speed-up is not known, and the verdict's reasons say why; fetch failed"
+_NO_COST = "no baseline without speculation; the speed-up is not known; fetch failed"
 
 BENEFIT: Group[ModelBenefit] = Group(
     MODEL,
@@ -57,7 +57,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
             "same number of clients. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
-            absent=f"`measured`: {_NO_COST}; it is known at the same requests per second only",
+            absent=f"`measured`: {_NO_COST}; it is known by requests per second only",
             labels=("basis",),
         ),
         gauge(
