@@ -18,9 +18,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     "harmful": (
         (
             "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, "
-            "beyond chance. Against a baseline without step times: time per output token is above "
-            "{latency[harmful_ratio]:g} times the baseline's, beyond chance and at no higher load; and the baseline "
-            "was recorded without speculation, or acceptance is below break-even"
+            "beyond chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token "
+            "is above {latency[harmful_ratio]:g} times the baseline's, beyond chance"
         ),
         "roll back",
     ),
