@@ -73,7 +73,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     ``seconds``: how much of that was seen so far. ``speedup``: seconds of decoding for a token without speculation /
     with it, with its 95 % interval. ``compared`` says of which comparison that is: ``like_load`` (as many requests in
-    decode, as many prompt tokens per second), ``closed_loop`` or ``same_arrivals`` (as many requests per second).
+    decode, as many prompt tokens per second), ``closed_loop`` (as many clients), ``same_arrivals`` (as many requests
+    per second) or ``unlike_arrivals`` (neither; the requests per second do not explain it).
     ``at_like_load``, ``closed_loop`` and ``same_arrivals`` are the comparisons that hold. All of them are ``null``
     while the speed-up is not known: ``why_unknown`` says why, ``remedy`` what would make it known.
     ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance rate that
