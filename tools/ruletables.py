@@ -17,9 +17,9 @@ from markdown import filled, table
 _VERDICTS: dict[str, tuple[str, str]] = {
     "harmful": (
         (
-            "the speed-up at like load is below {latency[speedup_harmful]:g}, beyond chance. At other loads: time per "
-            "output token is above {latency[harmful_ratio]:g} times the baseline's, beyond chance; and the baseline "
-            "was recorded without speculation, or acceptance is below break-even"
+            "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, "
+            "beyond chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token "
+            "is above {latency[harmful_ratio]:g} times the baseline's, beyond chance"
         ),
         "roll back",
     ),
@@ -33,8 +33,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "watch": (
         (
-            "the speed-up at like load does not tell yet, or is not known at this load; nothing is measured, and "
-            "acceptance is below the watch level; or tokens are generated and nothing is drafted"
+            "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
+            "acceptance is below the watch level; or tokens are generated, nothing is drafted, and no loss is measured"
         ),
         "measure",
     ),

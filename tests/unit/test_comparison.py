@@ -94,7 +94,7 @@ def test_a_server_that_answers_more_requests_and_is_much_faster_gains_at_whateve
     comparison = compared(loads("plain", 0.02), loaded("busy", {40.0: 0.03}, CODE, blocks=12))
     assert comparison.speedup.compared == "unlike_arrivals"
     assert (comparison.decision.code, comparison.speedup.same_arrivals) == ("faster", None)
-    assert "as fast, which the requests per second do not explain" in comparison.decision.headline
+    assert "as fast beyond what the requests per second explain" in comparison.decision.headline
 
 
 # --- Latency ---------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_a_later_first_token_is_told_beside_faster_tokens() -> None:
     assert (decision.code, decision.regression) == ("faster", False)
     assert any(reason.startswith("time to first token: slower, ") for reason in decision.reasons)
     assert decision.action.startswith("Keep speculation on.")
-    assert "Other times lose: weigh them for your users" in decision.action
+    assert "Another latency became longer: weigh it for your users" in decision.action
 
 
 # --- Like for like ---------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def cached(recording: Baseline, ratio: float | None) -> Baseline:
         (
             0.02,
             0.8,
-            "a prefix cache held 80% of the prompt tokens in the candidate, 2% in the baseline: steps at",
+            "a prefix cache held 80% of the prompt tokens in the candidate, 2% in the baseline: only decoding",
         ),
         (None, 0.8, "the baseline does not count the prompt tokens that a prefix cache held, 80% on the other side"),
         (0.8, None, "the candidate does not count the prompt tokens that a prefix cache held, 80% on the other side"),

@@ -39,7 +39,7 @@ def test_a_drop_of_more_than_five_points_is_found(acceptance: float, *, fell: bo
     assert known(comparison.acceptance_change).value == pytest.approx(acceptance - 0.7)
     assert dropped(comparison) is fell
     assert comparison.decision.regression is fell
-    assert ("look at what changed" in comparison.decision.action) is fell
+    assert ("Fewer draft tokens are accepted" in comparison.decision.action) is fell
     assert any(reason.startswith("acceptance: ") for reason in comparison.decision.reasons)
 
 

@@ -24,15 +24,22 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"above {POLICY.acceptance_ratio_suspicious:g} with at least {POLICY.suspicious_positions}" in acceptance
     assert f"position 0 below {POLICY.head_acceptance_ratio_min:g}" in acceptance
     assert f"position 1 below {POLICY.tail_acceptance_ratio_min:g}" in acceptance
-    like_load = " ".join(section(PAGE, "The speed-up at like load: a measurement").split())
+    speedup = " ".join(section(PAGE, "The measured speed-up").split())
     cost, chance = POLICY.cost, POLICY.chance
-    assert f"fewer than {cost.min_steps} request-steps or {chance.fewest_batches} intervals" in like_load
-    assert f"the last {cost.window_seconds / 60:g} minutes, in intervals of {cost.interval_seconds:g} s" in like_load
-    assert f"cut into {chance.batches} batches of time" in like_load
-    assert f"standard error is at least {100 * chance.runs_differ:g} %" in like_load
-    assert f"left out where {cost.enough_intervals} others remain" in like_load
-    assert f"wider than a factor of {chance.widest_interval:g}" in like_load
-    measured = " ".join(section(PAGE, "The speed-up of requests: a measurement at any load").split())
+    assert f"fewer than {cost.min_steps} request-steps or {chance.fewest_batches} intervals" in speedup
+    assert f"the last {cost.window_seconds / 60:g} minutes, in intervals of {cost.interval_seconds:g} s" in speedup
+    assert f"cut into {chance.batches} batches of time" in speedup
+    assert f"standard error is at least {100 * chance.runs_differ:g} %" in speedup
+    assert f"left out where {cost.enough_intervals} others remain" in speedup
+    assert f"wider than a factor of {chance.widest_interval:g}" in speedup
+    assert f"F of the first stage below {cost.first_stage_f_min:g}" in speedup
+    assert f"a standard deviation below {cost.even_load_spread:g}" in speedup
+    assert f"a factor of at least {1.0 + latency.traffic_tolerance:g}" in speedup
+    assert f"less than {cost.small_prefill_share:g} of a step" in speedup
+    assert f"by a factor of at most {latency.prompt_length_ratio:g}" in speedup
+    assert f"at least {latency.harmful_ratio:g} times as slow" in speedup
+    assert f"two looks in a row, at least {POLICY.harm_apart_seconds:g} s apart" in " ".join(PAGE.split())
+    measured = " ".join(section(PAGE, "Without step times: the speed-up of requests").split())
     assert f"{latency.harmful_ratio:g} times as slow" in measured
     assert f"z = {latency.z_score:g}, cv = {latency.time_per_output_token_cv:g}" in measured
     assert f"at least {latency.min_requests} requests" in measured

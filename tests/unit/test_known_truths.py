@@ -197,7 +197,9 @@ def test_of_a_pair_other_latencies_are_shown_and_not_judged() -> None:
     traffic = Traffic(per_second=4.0, prompt_tokens=150, answer_tokens=100)
     one, other = (record([Server(traffic=traffic)], f"replica {number}") for number in (1, 2))
     found = compare(one, other, POLICY, paired=True)
-    assert [each.undecided_because for each in found.latencies[1:]] == ["of a pair it is shown, not judged"] * 2
+    assert [each.undecided_because for each in found.latencies[1:]] == [
+        "of recordings with --paired, only decoding is"
+    ] * 2
     assert all(each.mean_ratio for each in found.latencies)
 
 

@@ -236,7 +236,7 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
     assert (verdict.code, verdict.basis) == ("watch", "assumed")
     assert verdict.headline == "The measurement does not tell yet whether speculation pays"
     assert verdict.reasons[0] == f"speed-up not known: {measured.why_unknown}"
-    assert known(measured.why_unknown).startswith("30.0 requests are in decode at a time, the recording has 1.0")
+    assert known(measured.why_unknown).startswith("30.0 requests are in decode at a time and 6 come per second")
     assert verdict.action == f"To know, {measured.remedy}."
     (row,) = status.by_load
     assert (row.concurrency, row.speedup) == (32, None)

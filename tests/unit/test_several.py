@@ -211,7 +211,7 @@ def test_no_k_is_advised_while_an_unjudged_recording_may_be_faster() -> None:
     advice = several.advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", None, None)
     assert advice.headline == (
-        "Record more: the fastest may be k6 (eagle3, k = 6), not known at 14.0 requests in decode."
+        "Record more: the fastest may be k6 (eagle3, k = 6): not known at 14.0 requests in decode."
     )
     assert "k6 ran at about 3.0 requests in decode" in advice.outlook
     assert advice.action.startswith("Record k6 at 14.0 requests in decode too")
@@ -251,7 +251,9 @@ def test_whatever_was_recorded_no_advised_k_is_beyond_doubt_slower_than_another_
     advice = several.advice
     if advice.recording is None:
         return
-    here = next(each for each in several.loads if each.concurrency == advice.concurrency)
+    here = next(
+        each for each in several.loads if (each.compared, each.concurrency) == (advice.compared, advice.concurrency)
+    )
     mine, own = here.speedups[advice.recording].value, {each.name: seconds_per_token(each) for each in found}
     assert mine >= 1.0
     for each in found:

@@ -181,9 +181,15 @@ def test_a_fixed_number_of_clients_gets_what_their_prompts_leave() -> None:
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ((0.9, 4000.0), "0.9 requests are in decode at a time, the recording has 2.0 to 16.0"),
-        ((33.0, 4000.0), "33.0 requests are in decode at a time, the recording has 2.0 to 16.0"),
-        ((6.0, 45100.0), "45,100 prompt tokens are read per second, the recording has 100 to 10,000"),
+        (
+            (0.9, 4000.0),
+            "0.9 requests are in decode at a time and 0.2 come per second, on each engine; the recording has 2.0 ",
+        ),
+        (
+            (33.0, 4000.0),
+            "33.0 requests are in decode at a time and 0.2 come per second, on each engine; the recording has 2.0 ",
+        ),
+        ((6.0, 45100.0), "45,100 prompt tokens are computed per second, the recording has 100 to 10,000"),
         ((1.01, 51.0), None),
         ((31.9, 19900.0), None),
         ((6.0, 0.0), None),  # prompts that are a small part of a step need not be recorded
@@ -242,7 +248,7 @@ def test_an_interval_wider_than_a_factor_of_3_is_not_said() -> None:
     loads = [noisy.interval(8.0, 4000.0, (-1.0) ** (index // 2)) for index in range(10)]
     found = measure(loads, recorded(), POLICY)
     assert (found.speedup, found.at_like_load, found.closed_loop) == (None, None, None)
-    assert found.unknown == ("chance alone could move it by more than a factor of 3", "measure for longer")
+    assert found.unknown == ("the interval of the speed-up is wider than a factor of 3", "measure for longer")
 
 
 def test_no_two_runs_are_known_to_be_more_alike_than_the_policy_says() -> None:

@@ -16,7 +16,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import worth_of
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
-from specdec_exporter.speculation.measured import COMPARED
+from specdec_exporter.speculation.measured import COMPARED, Compared
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 
 AdviceCode = Literal["use", "off", "undecided"]
@@ -25,6 +25,7 @@ AdviceCode = Literal["use", "off", "undecided"]
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What to run at the load that was recorded most (``concurrency``), of the loads at which a speed-up is known.
 
+    ``compared`` says whether that is at the same load, or at the same requests per second.
     ``recording`` and ``num_speculative_tokens`` are of what to run there; k is 0 for no speculation, and ``null`` where
     it is not known what to run. ``speedup`` is that of the recording to run, or of the fastest one if none is to run.
     ``stops_paying_at`` is the concurrency at which even the fastest falls below 1. ``speculative_config`` is the value
@@ -33,6 +34,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     code: AdviceCode
+    compared: Compared | None = None
     concurrency: float | None = None
     recording: str | None = None
     num_speculative_tokens: int | None = None
@@ -58,6 +60,7 @@ def advise(loads: Sequence[AtLoad], recordings: Mapping[str, Baseline], policy: 
     known = _known_around(present, loads)
     best, limits = present.speedups[present.fastest], policy.latency
     common: dict[str, Any] = {
+        "compared": present.compared,
         "concurrency": present.concurrency,
         "speedup": present.speedups[present.recording or present.fastest],
         "stops_paying_at": stops_paying(known),
@@ -126,12 +129,13 @@ def _use(
 def _record_more(present: AtLoad | None, recordings: Mapping[str, Baseline]) -> Advice:
     """Advise nothing: what may be the fastest ran at other loads."""
     unknown = [recordings[name] for name in (present.unjudged if present else recordings)]
-    here, names = _at(present) if present else "at a load without speculation", in_words(each.name for each in unknown)
+    here, names = _at(present) if present else "at a load of the baseline", in_words(each.name for each in unknown)
     loads = [sum((each for each in one.intervals if each.ran), Load(0.0, Counts())).concurrency for one in unknown]
     return Advice(
         code="undecided",
+        compared=present.compared if present else None,
         concurrency=present.concurrency if present else None,
-        headline=f"Record more: the fastest may be {in_words(map(called, unknown))}, not known {here}.",
+        headline=f"Record more: the fastest may be {in_words(map(called, unknown))}: not known {here}.",
         outlook=" ".join(
             f"{one.name} ran at about {load:.1f} requests in decode." if load else f"{one.name} has no step times."
             for one, load in zip(unknown, loads, strict=True)

@@ -30,11 +30,12 @@ from specdec_exporter.speculation.steptime import StepTimes, step_times, total
 class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What recordings with speculation do at one load, and which to run.
 
-    ``compared``: what is alike, the load or the requests per second; in the latter case ``concurrency`` is that of the
-    recording without speculation. ``recorded_seconds``: for how long all recordings ran at about this load, in
-    engine-seconds. ``speedups`` of decoding, by recording; without those whose speed-up is not known. ``recording`` is
-    the one to run; ``null`` for no speculation. ``unjudged`` names recordings that are not known here and may be
-    faster: their mean time per output token is lower, or not recorded. Where there is one, nothing is advised.
+    ``compared``: what is alike, the load (or the number of clients), or the requests per second; in the latter case
+    ``concurrency`` is that of the recording without speculation. ``recorded_seconds``: for how long all recordings ran
+    at about this load, in engine-seconds. ``speedups`` of decoding, by recording; without those whose speed-up is not
+    known. ``recording`` is the one to run; ``null`` for no speculation. ``unjudged`` names recordings that may be faster
+    and are not known here: their mean time per output token is lower, or not recorded. Where there is one, nothing is
+    advised.
     """
 
     compared: Compared = "like_load"

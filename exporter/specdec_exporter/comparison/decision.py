@@ -46,7 +46,7 @@ def decide(
     if code == "faster" and any(each.outcome in ("slower", "tail_worse") for each in others):
         action += _MIXED
     if dropped:
-        action += " Fewer drafts are accepted: look at what changed, models, prompts, temperature or release."
+        action += " Fewer draft tokens are accepted: look for a change of models, prompts, temperature or release."
     drop = acceptance_change if dropped else None
     return Decision(
         code=code,
@@ -62,7 +62,7 @@ def _headline(decoding: LatencyComparison, measured: Measured | None, drop: Esti
         why = decoding.undecided_because
         yield f"The speed-up of decoding is not known: {why}" if measured else f"Nothing is decided: {why}"
     elif measured is not None and measured.speedup is not None and measured.compared is not None:
-        compared = f"{', ' if measured.compared == 'unlike_arrivals' else ' '}{COMPARED[measured.compared]}"
+        compared = f" {COMPARED[measured.compared]}"
         load = f"{measured.concurrency or 0.0:.1f} requests in decode"
         yield f"{_FOUND[decoding.outcome]}: decoding is {times(measured.speedup)} as fast{compared}, {load}"
     else:
@@ -99,8 +99,8 @@ _NEXT: Final[dict[DecisionCode, str]] = {
 }
 _ON: Final = "Keep speculation on. Serve the recording without it, and an alert fires when the speed-up disappears."
 _MIXED: Final = (
-    " Other times lose: weigh them for your users. Where it is the first token, the draft model, which reads prompts "
-    "too, may be why."
+    " Another latency became longer: weigh it for your users. If it is the time to first token, the draft model may be "
+    "why: it reads prompts too."
 )
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
 
@@ -118,7 +118,7 @@ def _action(code: DecisionCode, measured: Measured | None, speculates: tuple[boo
 def _of_latency(latency: LatencyComparison) -> Iterator[str]:
     title, tail = TITLES[latency.sli], latency.tail_shift
     if latency.outcome == "undecided":
-        yield f"{title}: not judged: {latency.undecided_because}"
+        yield f"{title} is not judged: {latency.undecided_because}"
         return
     if latency.outcome in ("faster", "slower") and latency.like_load_ratio is None:
         yield f"{title}: {latency.outcome}, {times(latency.mean_ratio)} the baseline's"

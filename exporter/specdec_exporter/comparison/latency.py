@@ -135,7 +135,7 @@ _CHANCE: Final = "chance may explain it: a recording is too short, scatters wide
 def _not_judged(sli: Sli, traffic: Difference, steps: Measured | None, *, paired: bool) -> str | None:
     """Return why a latency concludes nothing, however many requests there are."""
     if sli != "time_per_output_token":
-        return "of a pair it is shown, not judged" if paired else traffic.forbids(sli)
+        return "of recordings with --paired, only decoding is" if paired else traffic.forbids(sli)
     if steps is not None:
         return steps.unknown.why if steps.unknown else None
     return "loads or prefix caches differ, and step times are not known" if traffic.other_steps else None

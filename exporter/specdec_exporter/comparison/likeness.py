@@ -123,14 +123,14 @@ def _facts(side: Baseline) -> dict[str, object]:
 def _traffic(traffic: Difference) -> Iterator[Flag]:
     """Yield how load, prompts and answers differ."""
     if traffic.load:
-        words = f"{traffic.load}: only the time per output token is judged, at loads that both recorded"
+        words = f"{traffic.load}: only decoding is judged"
         yield Flag("load_differs", words, "Send requests at the same rate, or from as many clients, to both.")
     nothing, same = "end-to-end latency and tails depend on it and decide nothing", "Send the same requests to both."
     if traffic.prompts:
         yield Flag("prompts_differ", f"{traffic.prompts}: time to first token, {nothing}", same)
     if traffic.caches:
         again = "Warm up both servers with the same requests before you record."
-        words = f"{traffic.caches}: steps at like load judge the time per output token; time to first token, {nothing}"
+        words = f"{traffic.caches}: only decoding is judged; time to first token, {nothing}"
         yield Flag("prompts_differ", words, again)
     if traffic.answers:
         yield Flag("answers_differ", f"{traffic.answers}: {nothing}", same)

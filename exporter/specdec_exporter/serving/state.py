@@ -135,7 +135,7 @@ class PredictorState(PredictorView):
         ended = sorted((each for track in tracks for each in track.loads.ended), key=itemgetter(0))
         self.cost = measure([load for _, load in ended], plain, self.policy)
         if not ended and self._clock() < self._settled_at + self.policy.cost.interval_seconds:
-            warm_up = f"the first {self.policy.cost.warm_up_seconds:g} s after a start are left out: its steps are slow"
+            warm_up = f"the first {self.policy.cost.warm_up_seconds:g} s after a start are left out as slow"
             self.cost = replace(self.cost, unknown=Unknown(warm_up, "wait for a minute"))
         self.cost_seconds = ended[-1][0] - min(at - load.seconds for at, load in ended) if ended else 0.0
 

@@ -73,7 +73,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     ``seconds``: how much of that was seen so far. ``speedup``: seconds of decoding for a token without speculation /
     with it, with its 95 % interval. ``compared`` says of which comparison that is: ``like_load`` (as many requests in
-    decode, as many prompt tokens per second), ``closed_loop`` or ``same_arrivals`` (as many requests per second).
+    decode, as many prompt tokens per second), ``closed_loop`` (as many clients), ``same_arrivals`` (as many requests
+    per second) or ``unlike_arrivals`` (neither; the requests per second do not explain it).
     ``at_like_load``, ``closed_loop`` and ``same_arrivals`` are the comparisons that hold. All of them are ``null``
     while the speed-up is not known: ``why_unknown`` says why, ``remedy`` what would make it known.
     ``draft_cost_ratio``: cost of one more draft token / cost of a step without drafts; it is the acceptance rate that
@@ -145,7 +146,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_ratio_min: float  # by the policy for this method: assumed
     mean_acceptance_length_min: float | None
     break_even: BreakEven  # measured where it can be
-    measured: Measurement | None  # null: no baseline without speculation, or too few steps near its loads
+    measured: Measurement | None  # null: no baseline without speculation
     by_load: tuple[LoadStatus, ...]
     window: Figures | None
     lifetime: Figures | None

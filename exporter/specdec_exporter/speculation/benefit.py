@@ -85,7 +85,7 @@ def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
     if (clients := cost.closed_loop) is not None and compared == "like_load":
         reason += f"; {clients.value:.2f} {COMPARED['closed_loop']}"
     if (cost.compared_ratio or 1.0) < _MOST:
-        reason += f"; {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the load was outside what the baseline has"
+        reason += f"; for {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the baseline has no such load"
     word = worth_of(found, limits)
     possible = _possible(found, limits.speedup_min, limits.speedup_harmful)
     return Speed(speedup=found, word=word, possible=possible, reason=reason)

@@ -13,7 +13,7 @@ COMPARED: Final[dict[Compared, str]] = {
     "like_load": "at the same load",
     "closed_loop": "with the same number of clients",
     "same_arrivals": "at the same requests per second",
-    "unlike_arrivals": "which the requests per second do not explain",
+    "unlike_arrivals": "beyond what the requests per second explain",
 }
 
 

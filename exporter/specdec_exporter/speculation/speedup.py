@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, jackknife, stalled
@@ -40,14 +39,13 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     told = undisturbed(loads, policy)
     now = _Now(total(told), told, plain, policy, paired)
     if (few := _too_little(now)) is not None:
-        return _facts(now, unknown=few)
-    by_arrivals = _by_arrivals(now, [load for load in loads if load.ran])
-    answers = (_at_like_load(now), _with_the_same_clients(now), by_arrivals)
+        return _facts(now, {}, few)
+    by_load = (_with_the_same_clients,) if plain.steady else (_at_like_load, _with_the_same_clients)
+    answers = [*(compared(now) for compared in by_load), _by_arrivals(now, [load for load in loads if load.ran])]
     known = {each.compared: each for each in answers if isinstance(each, _Found)}
-    if not known:
-        reasons = [each for each in answers if isinstance(each, Unknown)]
-        return _facts(now, unknown=max(reasons, key=lambda each: each.remedy == _LONGER))
-    return _facts(now, known)
+    reasons = [each for each in answers if isinstance(each, Unknown)]
+    # Where time alone would help, that is the easiest advice to follow.
+    return _facts(now, known, None if known else max(reasons, key=lambda each: each.remedy == _LONGER))
 
 
 class _Now(NamedTuple):
@@ -85,9 +83,7 @@ def _too_little(now: _Now) -> Unknown | None:
     return None
 
 
-def _facts(
-    now: _Now, known: Mapping[Compared, _Found] = MappingProxyType({}), unknown: Unknown | None = None
-) -> Measured:
+def _facts(now: _Now, known: Mapping[Compared, _Found], unknown: Unknown | None) -> Measured:
     """Return the facts of now, and the comparisons that hold; the first is judged."""
     judged = next(iter(known.values()), None)
     speedups = {compared: each.speedup for compared, each in known.items()}
@@ -125,8 +121,6 @@ def _draft_cost(slowdown: Estimate | None, drafted: float | None) -> Estimate | 
 
 
 def _at_like_load(now: _Now) -> _Found | Unknown:
-    if now.plain.steady:
-        return _not_recorded(now)
     sums = _Sums.of(_near(now.loads, now), now.plain.curve, now.policy)
     if sums is None or sums.steps < now.policy.cost.min_steps:
         return _not_recorded(now)
@@ -140,7 +134,7 @@ def _with_the_same_clients(now: _Now) -> _Found | Unknown:
     plain, whole = now.plain, now.whole
     if plain.steady:
         if plain.preempted or any(load.counts.preemptions for load in now.loads):
-            return Unknown("requests are preempted, so a step's time does not tell", "give the KV cache more memory")
+            return Unknown("requests are preempted, which lengthens their steps", "give the KV cache more memory")
         if not plain.covers(whole.concurrency, now.policy):
             return _not_recorded(now)
         if (other := _other_work(plain.whole, whole, now.policy)) is not None:
@@ -159,23 +153,26 @@ def _with_the_same_clients(now: _Now) -> _Found | Unknown:
 def _not_recorded(now: _Now) -> Unknown:
     low, high = now.plain.loads
     recorded = f"{low:.1f}" if now.plain.steady else f"{low:.1f} to {high:.1f}"
+    rate, then = (_requests(load) / load.seconds for load in (now.whole, now.plain.whole))
+    come, came = (f" and {rate:.2g} come per second", f" and {then:.2g}") if rate else ("", "")
     return Unknown(
-        f"{now.whole.concurrency:.1f} requests are in decode at a time, the recording has {recorded}, and other "
-        "requests per second",
-        f"record the server without speculation at {_requests_per_second(now.whole)}, or with as many clients",
+        f"{now.whole.concurrency:.1f} requests are in decode at a time{come}, on each engine; the recording has "
+        f"{recorded}{came}",
+        _at_this_load(rate),
     )
 
 
-def _requests_per_second(load: Load) -> str:
-    rate = (load.counts.first_tokens or 0.0) / load.seconds
-    return f"about {rate:.2g} requests per second and engine" if rate else "this load"
+def _at_this_load(rate: float) -> str:
+    """Return what to record; ``rate`` is requests per second, 0 if not known."""
+    load = f"about {rate:.2g} requests per second on each engine" if rate else "this load"
+    return f"record the server without speculation at {load}, or with as many clients"
 
 
 def _other_prompts(now: _Now, prompt_rate: float) -> Unknown:
     low, high = now.plain.prompt_rates
     return Unknown(
-        f"{prompt_rate:,.0f} prompt tokens are read per second, the recording has {low:,.0f} to {high:,.0f}",
-        "record the server without speculation with the requests of now",
+        f"{prompt_rate:,.0f} prompt tokens are computed per second, the recording has {low:,.0f} to {high:,.0f}",
+        "record the server without speculation while it gets the same requests",
     )
 
 
@@ -186,8 +183,8 @@ def _other_work(then: Load, now: Load, policy: Policy) -> Unknown | None:
     if most <= least * policy.latency.prompt_length_ratio or most < _FEW_PROMPTS:
         return None
     return Unknown(
-        f"{after:.2g} prompt tokens are read for each generated one, the recording has {before:.2g}",
-        "record the server without speculation with the requests of now",
+        f"{after:.2g} prompt tokens are computed for each generated one, the recording has {before:.2g}",
+        "record the server without speculation while it gets the same requests",
     )
 
 
@@ -210,7 +207,7 @@ def _by_curve(
     near = _near(now.loads, now)
     sums = _Sums.of(near, plain.curve, policy)
     if sums is None:
-        return Unknown("the counts are absurd", _LONGER)
+        return Unknown("the counts are too large to be true", _LONGER)
     due = [load.steps * plain.curve.at(load.concurrency, load.prompt_rate, policy) for load in near]
     if stalled([load.step_seconds for load in near], due, policy.chance):
         return Unknown("one stall took most of the time of all steps", _LONGER)
@@ -225,7 +222,11 @@ def _by_curve(
         return (found if now.paired else found * plain.doubt(load, policy)).of_two_runs(policy.chance)
 
     if sums.step_seconds < policy.cost.compared_min * now.whole.step_seconds:
-        return _not_recorded(now)
+        return Unknown(
+            f"only {sums.step_seconds / now.whole.step_seconds:.0%} of the decoding ran at loads near those of the "
+            "recording",
+            _at_this_load(_requests(now.whole) / now.whole.seconds),
+        )
     speedup = estimate(figure)
     if speedup.low is None:
         return _too_wide(policy)
@@ -239,7 +240,7 @@ def _by_curve(
 
 
 def _too_wide(policy: Policy) -> Unknown:
-    return Unknown(f"chance alone could move it by more than a factor of {policy.chance.widest_interval:g}", _LONGER)
+    return Unknown(f"the interval of the speed-up is wider than a factor of {policy.chance.widest_interval:g}", _LONGER)
 
 
 def _chances(now: _Now, near: Sequence[Load]) -> list[list[_Sums | None]]:

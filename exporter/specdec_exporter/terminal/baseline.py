@@ -141,7 +141,7 @@ def _in_words(found: StepTimes) -> str:
     line = found.curve.line
     if found.steady:
         load = f"at {found.loads[0]:.1f} requests in decode"
-        return f"{line.alpha * 1000.0:.3g} ms {load}; the load was steady, so no other is known"
+        return f"{line.alpha * 1000.0:.3g} ms {load}; the load was steady, so other loads are not known"
     parts = (
         (line.alpha, ""),
         (line.beta, " for each request in decode"),

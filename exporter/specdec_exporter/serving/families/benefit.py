@@ -46,7 +46,7 @@ def _bounds(benefit: ModelBenefit) -> dict[object, float]:
     return {("measured", cost.compared, "low"): found.low, ("measured", cost.compared, "high"): found.high}
 
 
-_NO_COST = "no baseline without speculation; the speed-up is not known, and the verdict's reasons say why; fetch failed"
+_NO_COST = "no baseline without speculation; the speed-up is not known; fetch failed"
 
 BENEFIT: Group[ModelBenefit] = Group(
     MODEL,
@@ -57,7 +57,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
             "same number of clients. `assumed`: the policy's guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
-            absent=f"`measured`: {_NO_COST}; it is known at the same requests per second only",
+            absent=f"`measured`: {_NO_COST}; it is known by requests per second only",
             labels=("basis",),
         ),
         gauge(
@@ -80,7 +80,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: seconds for a token without "
             "speculation / with it. `compared` says what is alike: `like_load` (requests in decode, prompts per "
             "second), `closed_loop` (number of clients), `same_arrivals` (requests per second), `unlike_arrivals` "
-            "(nothing: other requests per second do not explain it). It is never assumed.",
+            "(nothing: the requests per second do not explain it). It is never assumed.",
             _speedup,
             absent=_NO_COST,
             labels=("basis", "compared"),
