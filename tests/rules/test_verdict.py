@@ -5,6 +5,7 @@ Each case is a predictor that a real server plays. The rules see what the export
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import itertools
@@ -30,6 +31,7 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.sentences import SUSPECTED
 
 # What the record says; without a sample it says nothing, which is what "unknown" and "off" are.
 ENUM = {"idle": 0, "healthy": 1, "watch": 2, "not_paying": 3, "harmful": 4, "broken": 5, "unknown": None, "off": None}
@@ -313,10 +315,22 @@ async def served(fleet: Fleet, files: Path) -> tuple[dict[str, str], list[Series
         before = await running.get("/metrics")
         fleet.done = True
         after = await running.get("/metrics")
-        status = json.loads(await running.get("/api/v1/status"))
-    said = {predictor["inference_service"]: predictor["verdict"]["code"] for predictor in status["predictors"]}
+        verdicts = await said_twice(running)
+    said = {name: verdict["code"] for name, verdict in verdicts.items()}
     wanted = re.compile(r"specdec_(?!log_reader|scrape|exporter|window)")
     return said, [series for series in as_series(before, after) if wanted.match(series.name)]
+
+
+async def said_twice(running: Exporter) -> dict[str, dict[str, str]]:
+    """The verdicts, by service, when harm that one look found was found by another one, some seconds later."""
+    async with asyncio.timeout(60):
+        while True:
+            status = json.loads(await running.get("/api/v1/status"))
+            verdicts = {predictor["inference_service"]: predictor["verdict"] for predictor in status["predictors"]}
+            if SUSPECTED[0] not in {verdict["headline"] for verdict in verdicts.values()}:
+                return verdicts
+            await asyncio.sleep(0.5)
+            await running.get("/metrics")
 
 
 async def checked(fleet: Fleet, files: Path) -> dict[str, str]:

@@ -33,9 +33,9 @@ class AtLoad(msgspec.Struct, frozen=True, kw_only=True):
     ``compared``: what is alike, the load (or the number of clients), or the requests per second; in the latter case
     ``concurrency`` is that of the recording without speculation. ``recorded_seconds``: for how long all recordings ran
     at about this load, in engine-seconds. ``speedups`` of decoding, by recording; without those whose speed-up is not
-    known. ``recording`` is the one to run; ``null`` for no speculation. ``unjudged`` names recordings that may be faster
-    and are not known here: their mean time per output token is lower, or not recorded. Where there is one, nothing is
-    advised.
+    known. ``recording`` is the one to run; ``null`` for no speculation. ``unjudged`` names recordings that may be
+    faster and are not known here: their mean time per output token is lower, or not recorded. Where there is one,
+    nothing is advised.
     """
 
     compared: Compared = "like_load"

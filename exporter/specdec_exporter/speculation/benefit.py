@@ -87,11 +87,14 @@ def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
     if (cost.compared_ratio or 1.0) < _MOST:
         reason += f"; for {1.0 - (cost.compared_ratio or 1.0):.0%} of the time the baseline has no such load"
     word = worth_of(found, limits)
+    if word == "healthy" and (cost.compared_ratio or 1.0) < _ENOUGH:
+        word = None  # the rest of the time may be where it loses
     possible = _possible(found, limits.speedup_min, limits.speedup_harmful)
     return Speed(speedup=found, word=word, possible=possible, reason=reason)
 
 
 _MOST: Final = 0.9  # of the time of all steps
+_ENOUGH: Final = 0.8
 
 
 def worth_of(speedup: Estimate, limits: LatencyPolicy) -> Worth | None:

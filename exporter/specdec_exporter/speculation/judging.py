@@ -72,7 +72,8 @@ def _without_drafts(evidence: Evidence, policy: Policy) -> Verdict:
     found = of_steps(cost, policy.latency)
     if found is None:
         return verdict
-    told_apart = found.word if found.word in ("harmful", "not_paying") and found.speedup.value < 1.0 else None
+    slower = found.speedup.high is not None and found.speedup.high < 1.0
+    told_apart = found.word if found.word in ("harmful", "not_paying") and slower else None
     headline, action = IDLE_SPECULATION if told_apart else (verdict.headline, verdict.action)
     return Verdict(
         code=told_apart or verdict.code,

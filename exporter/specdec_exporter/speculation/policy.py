@@ -68,19 +68,22 @@ class ChancePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What chance may explain of a ratio of two recordings.
 
     ``batches``: a recording is cut into so many consecutive ones; with fewer than ``fewest_batches`` no error is known.
-    ``runs_differ``: the standard error that any two runs of one setting have at least. ``widest_interval``: one whose
+    ``runs_differ``: the standard error that any two runs of one setting have at least, of
+    ``enough_seconds`` each; shorter ones have more. ``widest_interval``: one whose
     ends are farther apart than this factor is not said. ``stall_share``: a batch with more of the seconds decides
-    alone, if that is ``stall_ratio`` times its due. ``misfit_counted``: how much of the scatter about the line of step
-    times counts as an error of it.
+    alone, if that is ``stall_ratio`` times its due. ``misfit_counted``: how much of the scatter about the curve of step
+    times counts as an error of it; ``scatter_counted``: of the scatter of seconds per token, where there is no curve.
     """
 
     batches: int
     fewest_batches: int
     runs_differ: float
+    enough_seconds: float
     widest_interval: float
     stall_share: float
     stall_ratio: float
     misfit_counted: float
+    scatter_counted: float
 
 
 class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +98,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``bend_z_score`` standard errors. ``first_stage_f_min``: a recording of which the first stage tells
     less, by F, had a steady load; so had one whose logarithm of the load has a smaller standard deviation than
     ``even_load_spread``. ``compared_min``: where a smaller share of the step time ran at recorded loads,
-    it says nothing of the rest. ``small_prefill_share``: reading prompts is a small part of a step below this share.
+    it says nothing of the rest. ``arrivals_tolerance``: requests per second that differ by less are the
+    same. ``small_prefill_share``: reading prompts is a small part of a step below this share.
     """
 
     min_steps: int
@@ -110,6 +114,7 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_stage_f_min: float
     even_load_spread: float
     compared_min: float
+    arrivals_tolerance: float
     small_prefill_share: float
 
 

@@ -19,16 +19,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from specdec_exporter.speculation.arrivals import by_arrivals
 from specdec_exporter.speculation.chance import Estimate, Spread, all_but_each, jackknife, stalled
 from specdec_exporter.speculation.line import MOST_PREFILL
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.measured import Compared, Measured, Unknown
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.steptime import Curve, StepTimes, in_time, scatter, total, undisturbed
-
-_LONGER: Final = "measure for longer"
+from specdec_exporter.speculation.spans import (
+    CERTAIN,
+    LONGER,
+    PREEMPTED,
+    Found,
+    Now,
+    at_this_load,
+    not_recorded,
+    of_prompts,
+    of_short_spans,
+    or_bursts,
+    other_prompt_rate,
+    other_work,
+    requests,
+    too_wide,
+)
+from specdec_exporter.speculation.steptime import Curve, StepTimes, in_time, total, undisturbed
 
 
 def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: bool = False) -> Measured:
@@ -37,53 +52,28 @@ def measure(loads: Sequence[Load], plain: StepTimes, policy: Policy, *, paired: 
     ``paired``: both are of the same minutes, so that a burst or a noisy neighbour moves both sides of a batch alike.
     """
     told = undisturbed(loads, policy)
-    now = _Now(total(told), told, plain, policy, paired)
+    now = Now(total(told), told, plain, policy, paired)
     if (few := _too_little(now)) is not None:
         return _facts(now, {}, few)
     by_load = (_with_the_same_clients,) if plain.steady else (_at_like_load, _with_the_same_clients)
-    answers = [*(compared(now) for compared in by_load), _by_arrivals(now, [load for load in loads if load.ran])]
-    known = {each.compared: each for each in answers if isinstance(each, _Found)}
+    answers = [*(compared(now) for compared in by_load), by_arrivals(now, [load for load in loads if load.ran])]
+    known = {each.compared: each for each in answers if isinstance(each, Found)}
     reasons = [each for each in answers if isinstance(each, Unknown)]
     # Where time alone would help, that is the easiest advice to follow.
-    return _facts(now, known, None if known else max(reasons, key=lambda each: each.remedy == _LONGER))
+    return _facts(now, known, None if known else max(reasons, key=lambda each: each.remedy == LONGER))
 
 
-class _Now(NamedTuple):
-    """What runs now and what it is compared with. ``whole`` sums the intervals."""
-
-    whole: Load
-    loads: Sequence[Load]
-    plain: StepTimes
-    policy: Policy
-    paired: bool
-
-    @property
-    def span(self) -> tuple[float, float] | None:
-        """The minutes of a pair."""
-        return self.plain.span if self.paired else None
-
-
-class _Found(NamedTuple):
-    """A comparison that holds. ``slowdown`` is step time / step time without drafts, seconds of ``plain_step``."""
-
-    compared: Compared
-    speedup: Estimate
-    slowdown: Estimate | None = None
-    plain_step: float | None = None
-    compared_ratio: float | None = None
-
-
-def _too_little(now: _Now) -> Unknown | None:
+def _too_little(now: Now) -> Unknown | None:
     needed, fewest = now.policy.cost.min_steps, now.policy.chance.fewest_batches
     if now.whole.steps < needed:
         few = f"only {now.whole.steps:,.0f} decoding steps to compare so far, {needed} are needed"
         return Unknown(few, "wait for more traffic")
     if len(now.loads) < fewest:
-        return Unknown(f"only {len(now.loads)} intervals so far, {fewest} are needed", _LONGER)
+        return Unknown(f"only {len(now.loads)} intervals so far, {fewest} are needed", LONGER)
     return None
 
 
-def _facts(now: _Now, known: Mapping[Compared, _Found], unknown: Unknown | None) -> Measured:
+def _facts(now: Now, known: Mapping[Compared, Found], unknown: Unknown | None) -> Measured:
     """Return the facts of now, and the comparisons that hold; the first is judged."""
     judged = next(iter(known.values()), None)
     speedups = {compared: each.speedup for compared, each in known.items()}
@@ -120,97 +110,54 @@ def _draft_cost(slowdown: Estimate | None, drafted: float | None) -> Estimate | 
 # --- Against the curve: at the same load, and with the same number of clients -----------------------------------------
 
 
-def _at_like_load(now: _Now) -> _Found | Unknown:
+def _at_like_load(now: Now) -> Found | Unknown:
     sums = _Sums.of(_near(now.loads, now), now.plain.curve, now.policy)
     if sums is None or sums.steps < now.policy.cost.min_steps:
-        return _not_recorded(now)
+        return not_recorded(now)
     if not now.plain.covers_prompts(sums.prompt_rate, now.policy):
-        return _other_prompts(now, sums.prompt_rate)
+        return other_prompt_rate(now, sums.prompt_rate)
     return _by_curve(now, "like_load", _Sums.speedup)
 
 
-def _with_the_same_clients(now: _Now) -> _Found | Unknown:
+def _with_the_same_clients(now: Now) -> Found | Unknown:
     """A fixed number of clients sends prompts as fast as it gets answers: r / U is what the plain server would read."""
     plain, whole = now.plain, now.whole
     if plain.steady:
         if plain.preempted or any(load.counts.preemptions for load in now.loads):
-            return Unknown("requests are preempted, which lengthens their steps", "give the KV cache more memory")
+            return Unknown(*PREEMPTED)
         if not plain.covers(whole.concurrency, now.policy):
-            return _not_recorded(now)
-        if (other := _other_work(plain.whole, whole, now.policy)) is not None:
+            return not_recorded(now)
+        if (other := other_work(plain.whole, whole, now.policy)) is not None:
             return other
         # The step may not depend on the load at all, or on nothing else: between the two lies half their ratio.
         doubt = Spread(1.0, abs(math.log(whole.concurrency / plain.whole.concurrency)) / 2.0)
-        return _by_curve(now, "closed_loop", _Sums.speedup, doubt)
+        found = _by_curve(now, "closed_loop", _Sums.speedup, doubt * of_prompts(plain.whole, whole))
+        return or_bursts(found, now, now.loads)
     sums = _Sums.of(_near(now.loads, now), plain.curve, now.policy)
     if sums is None or sums.steps < now.policy.cost.min_steps:
-        return _not_recorded(now)
+        return not_recorded(now)
     if not plain.covers_prompts(sums.prompt_rate / max(sums.closed_loop(), 1e-9), now.policy):
-        return _other_prompts(now, sums.prompt_rate)
+        return other_prompt_rate(now, sums.prompt_rate)
     return _by_curve(now, "closed_loop", _Sums.closed_loop)
 
 
-def _not_recorded(now: _Now) -> Unknown:
-    low, high = now.plain.loads
-    recorded = f"{low:.1f}" if now.plain.steady else f"{low:.1f} to {high:.1f}"
-    rate, then = (_requests(load) / load.seconds for load in (now.whole, now.plain.whole))
-    come, came = (f" and {rate:.2g} come per second", f" and {then:.2g}") if rate else ("", "")
-    return Unknown(
-        f"{now.whole.concurrency:.1f} requests are in decode at a time{come}, on each engine; the recording has "
-        f"{recorded}{came}",
-        _at_this_load(rate),
-    )
-
-
-def _at_this_load(rate: float) -> str:
-    """Return what to record; ``rate`` is requests per second, 0 if not known."""
-    load = f"about {rate:.2g} requests per second on each engine" if rate else "this load"
-    return f"record the server without speculation at {load}, or with as many clients"
-
-
-def _other_prompts(now: _Now, prompt_rate: float) -> Unknown:
-    low, high = now.plain.prompt_rates
-    return Unknown(
-        f"{prompt_rate:,.0f} prompt tokens are computed per second, the recording has {low:,.0f} to {high:,.0f}",
-        "record the server without speculation while it gets the same requests",
-    )
-
-
-def _other_work(then: Load, now: Load, policy: Policy) -> Unknown | None:
-    """Return why the requests of two spans are other work: prompt tokens for each generated one differ."""
-    before, after = ((load.prompt_rate * load.seconds) / load.tokens if load.tokens else 0.0 for load in (then, now))
-    least, most = sorted((before, after))
-    if most <= least * policy.latency.prompt_length_ratio or most < _FEW_PROMPTS:
-        return None
-    return Unknown(
-        f"{after:.2g} prompt tokens are computed for each generated one, the recording has {before:.2g}",
-        "record the server without speculation while it gets the same requests",
-    )
-
-
-_FEW_PROMPTS: Final = 1.0  # for each generated token: their steps are few beside those of decoding
-
-
-_CERTAIN: Final = Spread(1.0, 0.0)
-
-
-def _near(loads: Sequence[Load], now: _Now) -> list[Load]:
+def _near(loads: Sequence[Load], now: Now) -> list[Load]:
     if now.plain.steady:
         return list(loads)
     return [load for load in loads if now.plain.covers(load.concurrency, now.policy)]
 
 
 def _by_curve(
-    now: _Now, compared: Compared, figure: Callable[[_Sums], float], doubt: Spread = _CERTAIN
-) -> _Found | Unknown:
+    now: Now, compared: Compared, figure: Callable[[_Sums], float], doubt: Spread = CERTAIN
+) -> Found | Unknown:
     plain, policy = now.plain, now.policy
     near = _near(now.loads, now)
     sums = _Sums.of(near, plain.curve, policy)
     if sums is None:
-        return Unknown("the counts are too large to be true", _LONGER)
+        return Unknown("the counts are too large to be true", LONGER)
     due = [load.steps * plain.curve.at(load.concurrency, load.prompt_rate, policy) for load in near]
     if stalled([load.step_seconds for load in near], due, policy.chance):
-        return Unknown("one stall took most of the time of all steps", _LONGER)
+        return Unknown("one stall took most of the time of all steps", LONGER)
     chances, load = _chances(now, near), total(near).concurrency
 
     def estimate(read: Callable[[_Sums], float]) -> Estimate:
@@ -219,18 +166,19 @@ def _by_curve(
             spread = jackknife(found.value, [read(each) if each else None for each in without_each])
             found *= Spread(1.0, spread.error, spread.freedom) if spread else Spread(1.0)
         # What the minutes of a pair had in common moved both sides off the curve alike.
+        found *= of_short_spans(now)
         return (found if now.paired else found * plain.doubt(load, policy)).of_two_runs(policy.chance)
 
     if sums.step_seconds < policy.cost.compared_min * now.whole.step_seconds:
         return Unknown(
             f"only {sums.step_seconds / now.whole.step_seconds:.0%} of the decoding ran at loads near those of the "
             "recording",
-            _at_this_load(_requests(now.whole) / now.whole.seconds),
+            at_this_load(requests(now.whole) / now.whole.seconds),
         )
     speedup = estimate(figure)
     if speedup.low is None:
-        return _too_wide(policy)
-    return _Found(
+        return too_wide(policy)
+    return Found(
         compared,
         speedup,
         estimate(lambda each: each.tokens / each.steps / figure(each)),
@@ -239,11 +187,7 @@ def _by_curve(
     )
 
 
-def _too_wide(policy: Policy) -> Unknown:
-    return Unknown(f"the interval of the speed-up is wider than a factor of {policy.chance.widest_interval:g}", _LONGER)
-
-
-def _chances(now: _Now, near: Sequence[Load]) -> list[list[_Sums | None]]:
+def _chances(now: Now, near: Sequence[Load]) -> list[list[_Sums | None]]:
     """Return the sums without each batch: of what runs now, and of the recording; of a pair, of both at once."""
     plain, policy = now.plain, now.policy
     rest = all_but_each([_near(batch, now) for batch in in_time(now.loads, policy, now.span)])
@@ -295,67 +239,3 @@ class _Sums(NamedTuple):
         """U = L (alpha + beta b) / (S1 (1 - gamma r / U)), solved for U: r falls with the speed of the server."""
         share = min(self.gamma * self.prompt_rate, MOST_PREFILL)
         return self.speedup() * (1.0 - share) + share
-
-
-# --- Without a curve: by requests per second --------------------------------------------------------------------------
-
-
-def _by_arrivals(now: _Now, ran: Sequence[Load]) -> _Found | Unknown:
-    whole, then, policy = total(ran), now.plain.whole, now.policy
-    demand = [_per_second(whole, then, _requests), _per_second(whole, then, _tokens)]
-    if None in demand:
-        return _not_recorded(now)
-    if (other := _other_work(then, whole, policy)) is not None:
-        return other
-    found = _token_ratio(now, ran)
-    off, reach = [math.log(each) for each in demand if each], math.log(1.0 + policy.latency.traffic_tolerance)
-    if max(map(abs, off)) <= reach and not (whole.counts.preemptions or then.counts.preemptions):
-        # Where requests differ by so much, their time may too, whichever way.
-        speedup = (found * Spread(1.0, max(map(abs, off)))).of_two_runs(policy.chance)
-        return _Found("same_arrivals", speedup) if speedup.low is not None else _too_wide(policy)
-    speedup = found.of_two_runs(policy.chance)
-    if speedup.low is None:
-        return _too_wide(policy)
-    # A server that gets no more requests is no slower for them, and one that gets no fewer no faster.
-    slower, faster = (_is_much(each, policy) for each in (speedup.inverse(), speedup))
-    if (slower and max(off) <= reach) or (faster and min(off) >= -reach):
-        return _Found("unlike_arrivals", speedup)
-    return _not_recorded(now)
-
-
-def _is_much(ratio: Estimate, policy: Policy) -> bool:
-    return (ratio.low or 0.0) > 1.0 and ratio.value >= policy.latency.harmful_ratio
-
-
-def _requests(load: Load) -> float:
-    return load.counts.first_tokens or 0.0
-
-
-def _tokens(load: Load) -> float:
-    return load.tokens
-
-
-def _per_second(one: Load, other: Load, amount: Callable[[Load], float]) -> float | None:
-    above, below = amount(one) / one.seconds, amount(other) / other.seconds
-    return above / below if above > 0.0 and below > 0.0 else None
-
-
-def _token_ratio(now: _Now, ran: Sequence[Load]) -> Spread:
-    """Return the recording's seconds of decoding for a token / those of now."""
-    after, before = [total(batch) for batch in in_time(ran, now.policy, now.span)], now.plain.parts
-    value = _token_seconds(before) / _token_seconds(after)
-    rest = [[_token_seconds(some) for some in all_but_each([[each] for each in side])] for side in (before, after)]
-    if now.paired:
-        pairs = zip(*rest, strict=True) if len(before) == len(after) else ()
-        return jackknife(value, [one / other for one, other in pairs]) or Spread(value)
-    found = Spread(value, 0.0)
-    for side in rest:
-        spread = jackknife(value, side)
-        found *= Spread(1.0, spread.error, spread.freedom) if spread else Spread(1.0)
-    # A drift that is slower than the batches shows in the scatter of the intervals only.
-    return found * Spread(1.0, now.policy.chance.misfit_counted * math.hypot(now.plain.scatter, scatter(ran)))
-
-
-def _token_seconds(parts: Sequence[Load]) -> float:
-    tokens = math.fsum(each.tokens for each in parts)
-    return math.fsum(each.step_seconds for each in parts) / tokens if tokens else math.nan

@@ -71,7 +71,8 @@ class StepTimes:
     ``steady``: the load did not vary by itself, so ``curve`` is flat and holds at about the recorded load only.
     ``copies``: the curve without each batch of the recording. ``misfit``: the standard deviation about the curve.
     ``loads`` and ``prompt_rates``: the smallest and the largest recorded one, per engine. ``parts``: what the server
-    did in each batch, with all intervals; ``span`` and ``scatter``: see :func:`span_of`, :func:`scatter`.
+    did in each batch, with all intervals; ``span``, ``scatter``, ``unevenness`` and ``even``:
+    see :func:`span_of`, :func:`scatter`, :func:`unevenness`, :func:`is_even`.
     ``preempted``: also those with preemptions are among ``curve``'s.
     """
 
@@ -84,6 +85,8 @@ class StepTimes:
     parts: tuple[Load, ...]
     span: tuple[float, float] | None
     scatter: float
+    unevenness: float
+    even: bool
     preempted: bool = False
 
     @property
@@ -135,6 +138,20 @@ def _near(value: float, recorded: tuple[float, float], reach: float) -> bool:
 def total(loads: Sequence[Load]) -> Load:
     """Return the sum of intervals."""
     return sum(loads, Load(0.0, Counts()))
+
+
+def is_even(loads: Sequence[Load], policy: Policy) -> bool:
+    """Whether as many requests were in decode all the time."""
+    return _is_narrow([load.concurrency for load in loads], policy)
+
+
+def unevenness(loads: Sequence[Load]) -> float:
+    """Return by how much more requests a step had in decode, in the mean, than there were at a time; 1 or more.
+
+    Where they come in bursts, most steps run in a full batch, and the mean over time hides that.
+    """
+    whole = total(loads)
+    return math.fsum(load.steps * load.concurrency for load in loads) / whole.steps / whole.concurrency
 
 
 def scatter(loads: Sequence[Load]) -> float:
@@ -192,6 +209,8 @@ def step_times(loads: Sequence[Load], policy: Policy, *, per_token: bool = False
         parts=tuple(map(total, in_time(ran, policy))),
         span=span_of(ran),
         scatter=scatter(ran),
+        unevenness=unevenness(ran),
+        even=is_even(told, policy),
         preempted=total(told).counts.preemptions not in (None, 0.0),
     )
 
@@ -222,7 +241,22 @@ def _curves(samples: Sequence[Sequence[Point]], policy: Policy) -> list[Curve] |
 
 def _is_even(points: Sequence[Point], policy: Policy) -> bool:
     """Whether as many requests were in decode all the time: clients that wait for their answers set the load."""
-    return pstdev(math.log(point.concurrency) for point in points) < policy.cost.even_load_spread
+    return _is_narrow([point.concurrency for point in points], policy)
+
+
+def _is_narrow(loads: Sequence[float], policy: Policy) -> bool:
+    usual = _usual(sorted(map(math.log, loads)), _TENTH)
+    return pstdev(usual) < policy.cost.even_load_spread
+
+
+_TENTH: Final = 0.1  # a load generator that starts late and ends early leaves intervals that are partly idle
+_TWENTIETH: Final = 0.05
+
+
+def _usual(ascending: Sequence[float], share: float) -> Sequence[float]:
+    """Return all but the smallest and the largest ones, so many of each."""
+    left_out = int(len(ascending) * share)
+    return ascending[left_out : len(ascending) - left_out]
 
 
 def _tells_unloaded(unloaded: Sequence[float], policy: Policy) -> bool:
@@ -272,7 +306,8 @@ def _bend(off: Sequence[tuple[float, float]], place: float, policy: Policy) -> f
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)
+    usual = _usual(sorted(values), _TWENTIETH)
+    return usual[0], usual[-1]
 
 
 def undisturbed(loads: Sequence[Load], policy: Policy) -> list[Load]:
