@@ -29,14 +29,18 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"fewer than {cost.min_steps} request-steps or {chance.fewest_batches} intervals" in speedup
     assert f"the last {cost.window_seconds / 60:g} minutes, in intervals of {cost.interval_seconds:g} s" in speedup
     assert f"cut into {chance.batches} batches of time" in speedup
-    assert f"standard error is at least {100 * chance.runs_differ:g} %" in speedup
+    assert f"standard error is at least {100 * chance.runs_differ:g} %, and more below ten minutes" in speedup
+    assert chance.enough_seconds == 600
     assert f"left out where {cost.enough_intervals} others remain" in speedup
     assert f"wider than a factor of {chance.widest_interval:g}" in speedup
     assert f"F of the first stage below {cost.first_stage_f_min:g}" in speedup
     assert f"a standard deviation below {cost.even_load_spread:g}" in speedup
     assert f"a factor of at least {1.0 + latency.traffic_tolerance:g}" in speedup
     assert f"less than {cost.small_prefill_share:g} of a step" in speedup
-    assert f"by a factor of at most {latency.prompt_length_ratio:g}" in speedup
+    assert f"by a factor of at most {1.0 + latency.traffic_tolerance:g}" in speedup
+    assert f"within {100 * cost.arrivals_tolerance:g} %" in speedup
+    assert f"less than {cost.compared_min:g} of the step time" in speedup
+    assert f"the interval is {latency.word_reach:g} times as wide" in speedup
     assert f"at least {latency.harmful_ratio:g} times as slow" in speedup
     assert f"two looks in a row, at least {POLICY.harm_apart_seconds:g} s apart" in " ".join(PAGE.split())
     measured = " ".join(section(PAGE, "Without step times: the speed-up of requests").split())

@@ -224,7 +224,7 @@ def test_speculation_that_drafts_nothing_and_costs_time_is_told(tax: float, code
 
     def intervals(step: float) -> list[Load]:
         counts = Counts(steps=1500 / step, step_seconds=1500.0, generation_tokens=1510 / step, first_tokens=10 / step)
-        return [Load(15.0, msgspec.structs.replace(counts, draft_tokens=0.0, prompt_tokens=100.0))] * 12
+        return [Load(15.0, msgspec.structs.replace(counts, draft_tokens=0.0, prompt_tokens=100.0))] * 40
 
     plain = known(step_times(intervals(0.077), POLICY))
     cost = measure(intervals(0.077 * tax), plain, POLICY)

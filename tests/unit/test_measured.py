@@ -72,7 +72,7 @@ class Server:
         )
 
 
-def plain(*loads: tuple[float, float], intervals: int = 12, model: str = "tiny") -> DecodingBaseline:
+def plain(*loads: tuple[float, float], intervals: int = 40, model: str = "tiny") -> DecodingBaseline:
     """A baseline without speculation, recorded at these pairs of concurrency and step time."""
     clock = Clock()
     server = Server(clock, model=model)
@@ -116,7 +116,7 @@ def watched(
     *,
     baseline: DecodingBaseline | None,
     requests: float = 1.0,
-    seconds: float = 300.0,
+    seconds: float = 600.0,
     every: float = 15.0,
 ) -> PredictorState:
     """A state that watched a server decode at an even pace, scraped every few seconds."""
@@ -187,7 +187,7 @@ def test_without_a_baseline_the_same_is_flagged_with_a_true_sentence(
 def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
     """The verdict on one speed-up at one acceptance, k = 1; ``noise`` is the relative swing of the step time."""
     state, server = beginning((rate,))
-    for index in range(20):
+    for index in range(20 if noise else 40):
         step(state, server, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
     return judge(state.evidence(), POLICY).verdict
 

@@ -214,10 +214,10 @@ def test_no_farther_from_the_recorded_loads_than_these_are_from_their_middle() -
 
 
 def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
-    loads = [*[DRAFTING.interval(8.0, 4000.0)] * 12, DRAFTING.interval(80.0, 4000.0)]
+    loads = [*[DRAFTING.interval(8.0, 4000.0)] * 18, DRAFTING.interval(80.0, 4000.0)]
     found = measure(loads, recorded(), POLICY)
     assert known(found.at_like_load).value == exact(DRAFTING.speedup)
-    assert found.compared_ratio == exact(96.0 / 176.0)
+    assert found.compared_ratio == exact(144.0 / 224.0)
     mostly_elsewhere = measure([*loads, loads[-1]], recorded(), POLICY)
     assert mostly_elsewhere.at_like_load is None
 
@@ -252,8 +252,13 @@ def test_an_interval_wider_than_a_factor_of_3_is_not_said() -> None:
 
 
 def test_no_two_runs_are_known_to_be_more_alike_than_the_policy_says() -> None:
-    found = known(measure([DRAFTING.interval(*place) for place in PLACES], recorded(), POLICY).speedup)
-    assert math.log(known(found.high) / found.value) == pytest.approx(1.96 * 0.02, rel=0.01)
+    long, short = (
+        known(measure([DRAFTING.interval(*place) for place in places], recorded(PLAIN, places), POLICY).speedup)
+        for places in (PLACES * 3, PLACES)
+    )
+    assert math.log(known(long.high) / long.value) == pytest.approx(1.96 * 0.02, rel=0.01)
+    # In less than ten minutes a machine may drift unseen.
+    assert math.log(known(short.high) / short.value) == pytest.approx(1.96 * 0.02 * math.sqrt(600 / 270), rel=0.01)
 
 
 def trial(number: int) -> Estimate:
@@ -317,7 +322,7 @@ def test_no_count_gives_a_nan_or_a_value_outside_its_interval(then: list[Load], 
             assert each is None or 0.0 < known(each.low) <= each.value <= known(each.high)
 
 
-@given(st.floats(0.001, 1000.0), st.integers(0, 10**6))
+@given(st.floats(1.0, 1000.0), st.integers(0, 10**6))
 def test_the_unit_of_time_changes_nothing(factor: float, seed: int) -> None:
     source = random.Random(seed)
     noisy = dataclasses.replace(PLAIN, noise=0.1), dataclasses.replace(DRAFTING, noise=0.1)
@@ -327,4 +332,4 @@ def test_the_unit_of_time_changes_nothing(factor: float, seed: int) -> None:
         found, same = (
             known(measure(now, known(step_times(then, POLICY)), POLICY).speedup) for then, now in (one, other)
         )
-        assert (found.value, found.low) == (exact(same.value), exact(known(same.low)))
+        assert found.value == exact(same.value)  # its interval knows that short runs differ more
