@@ -103,18 +103,22 @@ class StepTimes:
         return _near(concurrency, self.loads, min(reach, _REACH))
 
     def covers_prompts(self, prompt_rate: float, policy: Policy) -> bool:
-        """Whether such a rate of prompts, or half or twice of it, was recorded, or they are a small part of a step."""
-        gamma = self.curve.line.gamma  # 0: it was too small to be told, at the recorded rates
-        small = gamma > 0.0 and self._most_gamma * prompt_rate < policy.cost.small_prefill_share
-        return small or _near(prompt_rate, self.prompt_rates, _REACH)
+        """Whether such a rate of prompts, or half or twice of it, was recorded, or need not be.
+
+        It need not where prompts certainly are a small part of a step, and where they are fewer than recorded and what
+        they add to a step is certain: without them a step is shorter by that.
+        """
+        gamma, error = self.curve.line.gamma, self._gamma_error
+        small = gamma > 0.0 and (gamma + 2.0 * error) * prompt_rate < policy.cost.small_prefill_share
+        fewer = gamma > 2.0 * error and prompt_rate < self.prompt_rates[0]
+        return small or fewer or _near(prompt_rate, self.prompt_rates, _REACH)
 
     @property
-    def _most_gamma(self) -> float:
-        """What a prompt token may add to a step: two standard errors more than the line has."""
+    def _gamma_error(self) -> float:
+        """The standard error of what a prompt token adds to a step; 0 means nothing where the line has none."""
         found = [curve.line.gamma for curve in self.copies]
         mean = fmean(found)
-        squares = math.fsum((each - mean) ** 2 for each in found)
-        return self.curve.line.gamma + 2.0 * math.sqrt(squares * (len(found) - 1) / len(found))
+        return math.sqrt(math.fsum((each - mean) ** 2 for each in found) * (len(found) - 1) / len(found))
 
     def seconds(self, load: Load, policy: Policy) -> float | None:
         """Return the seconds of a step without drafts at an interval's load; ``None`` where that was not recorded."""

@@ -78,9 +78,8 @@ BENEFIT: Group[ModelBenefit] = Group(
         gauge(
             "specdec_speedup_ratio",
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: seconds for a token without "
-            "speculation / with it. `compared` says what is alike: `like_load` (requests in decode, prompts per "
-            "second), `closed_loop` (number of clients), `same_arrivals` (requests per second), `unlike_arrivals` "
-            "(nothing: the requests per second do not explain it). It is never assumed.",
+            "speculation / with it. `compared`, what is alike: `like_load`, `closed_loop` (the number of clients), "
+            "`same_arrivals` (requests per second), `unlike_arrivals` (nothing). It is never assumed.",
             _speedup,
             absent=_NO_COST,
             labels=("basis", "compared"),
