@@ -29,8 +29,8 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"fewer than {cost.min_steps} request-steps or {chance.fewest_batches} intervals" in speedup
     assert f"the last {cost.window_seconds / 60:g} minutes, in intervals of {cost.interval_seconds:g} s" in speedup
     assert f"cut into {chance.batches} batches of time" in speedup
-    assert f"standard error is at least {100 * chance.runs_differ:g} %, and more below ten minutes" in speedup
-    assert chance.enough_seconds == 600
+    assert f"standard error is at least {100 * chance.runs_differ:g} %, and more below five minutes" in speedup
+    assert chance.enough_seconds == 300
     assert f"left out where {cost.enough_intervals} others remain" in speedup
     assert f"wider than a factor of {chance.widest_interval:g}" in speedup
     assert f"F of the first stage below {cost.first_stage_f_min:g}" in speedup
