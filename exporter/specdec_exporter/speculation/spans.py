@@ -42,14 +42,13 @@ class Found(NamedTuple):
 
 def of_short_spans(now: Now) -> Spread:
     """Return a 1 with what two runs differ by more, the shorter they are: a machine drifts within minutes."""
-    seconds = min(_seconds(now.whole, now.loads), _seconds(now.plain.whole, ()))
+    seconds = min(_seconds(now.whole, span_of(now.loads)), _seconds(now.plain.whole, now.plain.span))
     short = max(now.policy.chance.enough_seconds / seconds - 1.0, 0.0)
     return Spread(1.0, now.policy.chance.runs_differ * math.sqrt(short))
 
 
-def _seconds(whole: Load, loads: Sequence[Load]) -> float:
-    """Return the wall clock of intervals, some of which may be of several engines at once."""
-    span = span_of(loads)
+def _seconds(whole: Load, span: tuple[float, float] | None) -> float:
+    """Return the wall clock of intervals: those of several engines are of the same time."""
     return span[1] - span[0] if span else whole.seconds
 
 

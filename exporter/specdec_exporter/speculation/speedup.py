@@ -165,8 +165,8 @@ def _by_curve(
         for without_each in chances:
             spread = jackknife(found.value, [read(each) if each else None for each in without_each])
             found *= Spread(1.0, spread.error, spread.freedom) if spread else Spread(1.0)
-        # What the minutes of a pair had in common moved both sides off the curve alike.
         found *= of_short_spans(now)
+        # What the minutes of a pair had in common moved both sides off the curve alike.
         return (found if now.paired else found * plain.doubt(load, policy)).of_two_runs(policy.chance)
 
     if sums.step_seconds < policy.cost.compared_min * now.whole.step_seconds:
