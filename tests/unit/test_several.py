@@ -379,6 +379,12 @@ def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apa
     assert "Recordings" not in lines
 
 
+def test_none_is_called_the_fastest_where_another_may_be_faster() -> None:
+    unsure = [msgspec.structs.replace(each, unjudged=("k9",)) for each in SEVERAL.loads]
+    for several, marked in ((SEVERAL, True), (msgspec.structs.replace(SEVERAL, loads=unsure), False)):
+        assert bool(re.search(r"\) \*", printed(several))) == marked
+
+
 def test_verbose_adds_recordings_and_a_note() -> None:
     text = printed(SEVERAL, verbose=True)
     assert "Recordings" in text.splitlines()

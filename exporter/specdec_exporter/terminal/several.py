@@ -56,7 +56,7 @@ def _speedups(several: Several) -> Section:
     names = [each.candidate.name for each in several.comparisons]
     rows = []
     for load in several.loads:
-        best = load.fastest if load.speedup(load.fastest) > 1.0 else None
+        best = load.fastest if load.speedup(load.fastest) > 1.0 and not load.unjudged else None
         cells = (times(load.speedups.get(name)) + (" *" if name == best else "") for name in names)
         rows.append(("same req/s" if load.compared == "same_arrivals" else f"{load.concurrency:.1f}", *cells))
     return Section("Speed-up by load", rows, ("load", *names))
