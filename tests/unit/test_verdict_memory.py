@@ -143,6 +143,13 @@ def test_harm_is_told_when_two_looks_in_a_row_find_it_and_left_when_the_measurem
     assert looked(HARM, HARM, UNSURE, HARM, UNSURE) == [SUSPICION, "harmful", "watch", SUSPICION, "watch"]
 
 
+def test_what_does_not_pay_is_not_said_to_be_less_certain_when_a_first_look_finds_harm() -> None:
+    no_gain, harm = (
+        Verdict(code=code, basis="measured", headline="", reasons=(), action="") for code in ("not_paying", "harmful")
+    )
+    assert shown([no_gain, harm, harm]) == ["not_paying", "not_paying", "harmful"]
+
+
 def test_two_looks_at_the_same_figures_are_one() -> None:
     """A page that is opened just after a scrape judges the same window again."""
     assert looked(GAIN, HARM, HARM, HARM, every=1.0) == ["healthy"] * 4

@@ -48,7 +48,7 @@ def remembered(before: Remembered | None, judged: Verdict, now: float, policy: P
 def _suspected(judged: Verdict) -> Verdict:
     """Return the verdict of one look that finds harm."""
     headline, action = SUSPECTED
-    possible = tuple(sorted({*judged.within_chance, "harmful"} - {"watch"}))
+    possible = tuple(sorted({*judged.within_chance, "harmful", "not_paying"} - {"watch"}))
     return replace(judged, code="watch", headline=headline, action=action, within_chance=possible)
 
 
