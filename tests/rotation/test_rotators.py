@@ -22,7 +22,7 @@ def test_what_a_real_rotator_keeps_is_read(rotator: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("rotator", ROTATORS)
 def test_what_it_deletes_unread_is_a_gap(rotator: str, tmp_path: Path) -> None:
-    """Eight rotations between two looks, of which it keeps six files."""
-    verdict = followed(rotator, tmp_path, rotations_a_second=16, seconds=SECONDS)
+    """Twenty rotations between two looks, of which it keeps six files; on a busy machine fewer, but enough."""
+    verdict = followed(rotator, tmp_path, rotations_a_second=40, seconds=SECONDS)
     assert verdict.good, verdict
     assert verdict.gone > 0, verdict
