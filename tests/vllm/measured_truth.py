@@ -35,7 +35,6 @@ from vllm.streaming import Traffic, Truth, streaming, truth
 
 K: Final = 5
 SPAN_SECONDS: Final = 120.0
-SETTLE_SECONDS: Final = 15.0  # until as many requests as later are in decode
 TARGET_LAYERS: Final = 8  # of 34 MB: a step takes 25 ms on two quiet cores, 40 to 60 ms on busy ones
 
 
@@ -117,7 +116,6 @@ def _play(server: Server, traffic: Traffic, recording: Path) -> None:
     """Record ``server`` under ``traffic``, and what its clients see in the same seconds."""
     context = Context(hardware="2 CPU cores", request_parameters=f"temperature 0, {traffic.max_tokens} tokens")
     with streaming(server, traffic) as answers:
-        time.sleep(SETTLE_SECONDS)
         begin = time.monotonic()
         closed_loop.record(server, recording, seconds=SPAN_SECONDS, context=context)
         end = time.monotonic()

@@ -22,6 +22,7 @@ from vllm.server import MODEL_NAME, Server
 _EVENT: Final = b"data: "
 _DONE: Final = b"[DONE]"
 _REQUEST_SECONDS: Final = 120.0
+_SETTLED: Final = 6  # answers, after which as many requests as later are in decode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,19 +92,25 @@ def truth(answers: Sequence[Answer], begin: float, end: float) -> Truth:
 
 @contextlib.contextmanager
 def streaming(server: Server, traffic: Traffic) -> Iterator[list[Answer]]:
-    """Send ``traffic`` while the block runs, then wait for the last answers; all of them are in the list."""
+    """Send ``traffic`` until the block ends, which begins when the load has settled; all answers are in the list."""
     answers: list[Answer] = []
-    ended = threading.Event()
+    settled, ended = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(lambda: asyncio.run(_send(server, traffic, answers, ended)))
+        sending = pool.submit(lambda: asyncio.run(_send(server, traffic, answers, settled, ended)))
+        sending.add_done_callback(lambda _: settled.set())  # it failed: nobody waits for ever
         try:
+            settled.wait()
+            if sending.done():
+                sending.result()
             yield answers
         finally:
             ended.set()
     sending.result()
 
 
-async def _send(server: Server, traffic: Traffic, answers: list[Answer], ended: threading.Event) -> None:
+async def _send(
+    server: Server, traffic: Traffic, answers: list[Answer], settled: threading.Event, ended: threading.Event
+) -> None:
     waiting = itertools.cycle(traffic.prompts)
     timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
     async with aiohttp.ClientSession(server.url, timeout=timeout) as session, asyncio.TaskGroup() as requests:
@@ -111,6 +118,8 @@ async def _send(server: Server, traffic: Traffic, answers: list[Answer], ended: 
         async def ask() -> None:
             answers.append(answer := Answer())
             await _stream(session, next(waiting), traffic.max_tokens, answer)
+            if sum(each.ended for each in answers) >= _SETTLED:
+                settled.set()
 
         async def ask_again() -> None:
             while not ended.is_set():
