@@ -24,6 +24,7 @@
     receivers: [
       receivers.receiver(routing.chat, own.chat),
       receivers.receiver(routing.pager, own.pager),
+      receivers.receiver(routing.nobody, []),
     ],
     templates: own.templates,
   },

@@ -70,6 +70,7 @@ function(config, routing, inhibition, texts)
       receivers: [
         receiver(routing.chat, own.chat),
         receiver(routing.pager, own.pager),
+        receiver(routing.nobody, []),
       ],
       inhibitRules: [
         { sourceMatch: rule.source, targetMatch: rule.target, equal: rule.equal }

@@ -9,6 +9,7 @@ function(config)
     chat:: 'specdec-chat',
     pager:: 'specdec-pager',
     business_hours:: 'specdec-business-hours',
+    nobody:: 'specdec-nobody',
 
     // One message, and one incident of the pager, is about one service. Low acceptance that turns into harm stays one
     // incident, and it ends when all its alerts have ended. With inhibition alone, the first incident would stay open.
@@ -27,6 +28,8 @@ function(config)
           repeat_interval: promql.duration(own.page_repeat_interval_seconds),
           continue: true,
         },
+        // A flag for boards: whether so low a rate pays depends on method, k and load.
+        { matchers: [severity('info'), matchers.equal('alertname', 'SpecDecodeAcceptanceLow')], receiver: $.nobody },
         {
           matchers: [severity('info')],
           receiver: $.chat,

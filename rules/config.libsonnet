@@ -50,8 +50,7 @@ local version = std.split(std.split(importstr '../exporter/specdec_exporter/__in
     vllm_service_label: 'inference_service',
 
     // Only with source 'vllm', which has no series with the method: matchers of the services by method, for example
-    // { ngram: 'inference_service=~"code-.+"' }. All other services get the general thresholds. Low acceptance pages for them
-    // only if they had more before.
+    // { ngram: 'inference_service=~"code-.+"' }. The method of all others is not known.
     vllm_method_selectors: {},
 
     // Only with source 'vllm', which has no series with it: a matcher of the services with enable_adaptive_verification, for
@@ -109,6 +108,10 @@ local version = std.split(std.split(importstr '../exporter/specdec_exporter/__in
     // drafts, and fewer requests do not represent a service. The verdict needs only the policy's min_drafts and
     // min_effective_drafts.
     alert_min_drafts: 1000,
+
+    // SpecDecodeAcceptanceLow says as `info` that the acceptance rate is below this, and the Alertmanager fragment sends that to
+    // nobody. Whether such a rate pays depends on method, k and load.
+    acceptance_flag: config.policy.acceptance_ratio_flag,
 
     // Latency alerts are silent with fewer requests than this in the long window.
     min_requests: config.policy.latency.min_requests,

@@ -164,7 +164,7 @@ function(config, source, signals, narrow)
       unit: 'short',
       help: signals.acceptance_length_min.help,
       label: 'basis',
-      by: byBasis(signals.acceptance_length_min.expr, source.measured('min', 'break_even_acceptance_length')),
+      by: byBasis(signals.acceptance_length_min.record, source.measured('min', 'break_even_acceptance_length')),
     },
     concurrency: {
       unit: 'short',

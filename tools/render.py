@@ -18,6 +18,7 @@ import rjsonnet
 import yaml
 
 import apitables
+import breakeventables
 import flagtables
 import guidetables
 import metrictables
@@ -212,6 +213,7 @@ def render_reference() -> dict[Path, str]:
         metrictables.METRICS: metrictables.metrics_page,
         apitables.API: apitables.api_page,
         guidetables.GUIDES: guidetables.guides_page,
+        breakeventables.BREAK_EVEN: breakeventables.evidence_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 

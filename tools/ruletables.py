@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import breakeventables
 from markdown import filled, table
 
 # Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
@@ -34,7 +35,7 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     "watch": (
         (
             "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
-            "acceptance is below the watch level; or tokens are generated, nothing is drafted, and no loss is measured"
+            "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, nothing is drafted, and no loss is measured"
         ),
         "measure",
     ),
@@ -93,20 +94,6 @@ def verdicts(policy: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
     return table(("Verdict", "Enum", "When", "Next step"), rows)
 
 
-def methods(policy: Mapping[str, Any]) -> str:
-    """Return the table of acceptance thresholds: methods with limits of their own, by these, then all others."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    usual = _limits({}, policy)
-    for name, own in policy["methods"].items():
-        alike.setdefault(_limits(own, policy), []).append(f"`{name}`")
-    rows = [(", ".join(names), *limits) for limits, names in alike.items() if limits != usual]
-    return table(("Method", "Minimum", "Watch level"), [*rows, ("any other, or not known", *usual)])
-
-
-def _limits(own: Mapping[str, Any], policy: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{own.get(key, policy[key]):g}" for key in ("acceptance_ratio_min", "acceptance_ratio_watch"))
-
-
 def with_numbers(text: str, config: Mapping[str, Any]) -> str:
     """Return the text with the current value behind each key. Raises ``ValueError`` for an unknown key."""
 
@@ -130,6 +117,6 @@ def documents(
     }
     files[runbooks / "README.md"] = filled(files[runbooks / "README.md"], catalogue)
     verdict = root / "docs" / "verdict.md"
-    tables = {"verdicts": verdicts(config["policy"], numbers), "methods": methods(config["policy"])}
+    tables = {"verdicts": verdicts(config["policy"], numbers), "assumed": breakeventables.assumed()}
     files[verdict] = filled(verdict.read_text(encoding="utf-8"), tables)
     return files

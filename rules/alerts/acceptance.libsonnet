@@ -29,7 +29,6 @@ function(config, signals, alert)
     ''
   );
   local sample = 'The sample is %(drafts)s drafts.' % facts;
-  local unknown_method = ' The method is unknown, and some methods pay with less.';
   local low = {
     alert: 'SpecDecodeAcceptanceLow',
     for_seconds: minutes(5),
@@ -37,13 +36,7 @@ function(config, signals, alert)
     description: alert.ifAccepted(
       rate + fell
       + '{{ if lt $value %s }} The draft model probably does not fit its target.{{ end }}' % broken
-      + ' Break-even is %(acceptance_min)s (%(basis)s).' % facts
-      + (if config.source == 'exporter'
-         then alert.ifThereIs('specdec_predictor_info', '', unknown_method, 'known')
-         else if signals.method_known.expr == null then unknown_method
-         else '')
-      + ' Mean acceptance length is %(acceptance_length)s. ' % facts
-      + std.join(' ', [facts.curve, sample, facts.speedup]),
+      + ' ' + std.join(' ', [facts.paying, facts.curve, sample, facts.speedup]),
       signals.partly_verified.help
       + (' At position 0, acceptance is %(first)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
          + 'to verify anything of most drafts. Mean acceptance length is %(acceptance_length)s. ') % facts {
@@ -52,10 +45,10 @@ function(config, signals, alert)
       + std.join(' ', [sample, facts.speedup]),
     ),
     impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measured speed-up tells.',
-    action: 'Find what changed when acceptance fell (draft model, target, quantisation, release, prompts), and undo it. If '
-            + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. If nothing changed, measure: '
-            + 'record a baseline without speculation (specdec-exporter baseline record), and compare (specdec-exporter '
-            + 'compare). It tells whether drafts pay here.',
+    action: 'If acceptance fell, find what changed (draft model, target, quantisation, release, prompts), and undo it. If '
+            + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. Otherwise measure: compare two '
+            + 'results of vllm bench serve, or two recordings, with and without speculation (specdec-exporter compare). It '
+            + 'tells whether drafts pay here.',
   };
 
   [
@@ -88,7 +81,7 @@ function(config, signals, alert)
           drafts: signals.drafts.record,
         },
         // Where vLLM verifies only part of each draft, the first position tells whether the draft model fits.
-        nothing: promql.group(all_verified + 'or\n' + surelyBelow(first, broken)),
+        nothing: promql.group(all_verified + 'unless\n' + acceptance + ' >= ' + minimum + '\nor\n' + surelyBelow(first, broken)),
         enough: enough,
         // As many in these minutes as the long window needs.
         lately: promql.range('min_over_time', signals.drafts_now.record, minutes(15)),
@@ -102,7 +95,7 @@ function(config, signals, alert)
     // drafts still pay.
     low {
       severity: 'warning',
-      summary: 'Fewer draft tokens are accepted than usually pays off, or than before.',
+      summary: 'A step gives fewer tokens than pay off at this load by assumption, or than before.',
       expr: |||
         %(low)s
         and
@@ -114,7 +107,7 @@ function(config, signals, alert)
       ||| % {
         local rate_low = promql.strip(|||
           (
-            %(surely_below)s%(unless_long)s%(unless_measured)s
+            %(surely_below)s%(unless_measured)s
             or
             %(surely_broken)s
           )
@@ -122,10 +115,6 @@ function(config, signals, alert)
           %(lately)s < %(minimum)s
         ||| % {
           surely_below: surelyBelow(acceptance, minimum),
-          // A long draft is accepted less by the token. What counts is how many tokens a step gives.
-          unless_long: promql.indent(
-            unless(signals.acceptance_length.record + ' >= ' + number(1 + 3 * config.policy.acceptance_ratio_min))
-          ),
           unless_measured: promql.indent(unless_measured),
           surely_broken: surelyBelow(acceptance, broken),
           lately: signals.acceptance_lately.expr,
@@ -138,5 +127,13 @@ function(config, signals, alert)
         past: promql.duration(minutes(11)),
         ago: promql.offset(minutes(20)),
       },
+    },
+    // The flag of the guides, whatever pays here: on boards and in Prometheus. Alertmanager's fragment sends it to nobody.
+    low {
+      severity: 'info',
+      summary: 'Less than %s of the draft tokens are accepted, which may still pay off.' % alert.percentOf(config.acceptance_flag),
+      expr: surelyBelow(acceptance, number(config.acceptance_flag)) + '\nand\n' + enough,
+      impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
+      action: 'Nothing. To know whether drafts pay here, measure (specdec-exporter compare).',
     },
   ]

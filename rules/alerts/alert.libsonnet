@@ -101,7 +101,8 @@ function(config, signals)
       acceptance: alert.number(signals.acceptance.record, alert.percent),
       acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
       acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
-      // Break-even that is not measured is the policy's guess, and is called so.
+      acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
+      // Break-even that is not measured is a guess from published services, and is called so.
       basis:
         if config.source == 'exporter'
         then alert.ifThereIs('specdec_break_even_acceptance_ratio', 'measured', 'assumed', 'measured')
@@ -123,8 +124,9 @@ function(config, signals)
         'Whether speculation pays is not measured here.',
       ),
       // All of it in one sentence, and the sample.
-      judged: alert.ifAccepted('Acceptance is %(acceptance)s (break-even %(acceptance_min)s, %(basis)s).' % self)
-              + ' Mean acceptance length is %(acceptance_length)s, over %(drafts)s drafts in %(long)s.' % self,
+      judged: self.paying + ' ' + alert.ifAccepted('Acceptance is %(acceptance)s,' % self, 'That is') + ' over %(drafts)s drafts in %(long)s.' % self,
+      // A length needs no k to be read.
+      paying: 'A step gives %(acceptance_length)s tokens (mean acceptance length); at this load about %(acceptance_length_min)s pay off, %(basis)s.' % self,
       drafts: alert.number(signals.sample.record, alert.whole),
       curve: alert.ifThereIs(
         signals.first_acceptance.record,

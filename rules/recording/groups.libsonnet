@@ -36,6 +36,7 @@ function(config, signals)
         'acceptance_now',
         'acceptance_length',
         'acceptance_min',
+        'acceptance_length_min',
         'warming',
         'replica_up',
         'never_up',

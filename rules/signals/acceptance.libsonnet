@@ -10,31 +10,47 @@ function(config, source, signals, name)
   local number = promql.number;
   local ratio(above, below) = '%(above)s / (%(below)s > 0)' % { above: above, below: below };
 
-  // A threshold that depends on the method: 0 * <series of the services> + <value>. The general threshold comes last.
-  local byMethod(key, general) =
-    local own = [
-      { method: method, value: policy.methods[method][key] }
-      for method in std.objectFields(policy.methods)
-      if key in policy.methods[method]
-    ];
-    local values = std.set([number(m.value) for m in own]);
-    local methods(value) = [m.method for m in own if number(m.value) == value];
-    local series(value) =
-      if config.source == 'exporter' then
-        // max: during a rollout a service has several info series.
-        [promql.by('max', level, source.family('predictor_info', ['method=~"(%s).*"' % std.join('|', methods(value))]))]
-      else
-        [
-          name('drafts', 'increase', long) + promql.braces([config.vllm_method_selectors[method]])
-          for method in methods(value)
-          if method in config.vllm_method_selectors
-        ];
-    local constant(expression, value) = '0 * ' + expression + ' + ' + value;
-    [
-      constant(expression, value)
-      for value in values
-      for expression in series(value)
-    ] + [constant(name('drafts', 'at_least', long), number(general))];
+  local drafts = signals.drafts.record;
+
+  // The levels that are assumed for a method, k and load: the exporter says them. Without the sidecar they come from the mean
+  // draft length and the load, as in policy.py, and the method is that of a selector, or not known.
+  local assumed(key) =
+    local row(rows) =
+      local sum(side) = std.join(' + ', [number(rows[0][side][key])] + [
+        '%s * (%s > bool %s)' % [
+          number(rows[i][side][key] - rows[i - 1][side][key]),
+          promql.group(signals.draft_length.counted),
+          number(rows[i - 1].k_max + 0.5),
+        ]
+        for i in std.range(1, std.length(rows) - 1)
+        if rows[i][side][key] != rows[i - 1][side][key]
+      ]);
+      local busy = 'clamp(ln(%s / %s) / %s, 0, 1)' % [
+        promql.group(source.concurrency(long)),
+        number(policy.assumed.light_requests),
+        number(std.log(policy.assumed.heavy_requests / policy.assumed.light_requests)),
+      ];
+      '%(light)s + ((%(heavy)s) - (%(light)s)) * %(on)s (%(busy)s or %(on)s 0 * %(drafts)s)' % {
+        light: sum('light'),
+        heavy: sum('heavy'),
+        on: on,
+        busy: busy,
+        drafts: drafts,
+      };
+    local of(method) =
+      local rows = policy.assumed.rows;
+      local own = [each for each in rows if 'methods' in each && std.member(each.methods, method)];
+      local found = if own != [] then own else [each for each in rows if !('methods' in each)];
+      local safe = if key == 'watch' && !std.member(policy.assumed.published, method) then policy.assumed.unpublished_watch else 0;
+      'clamp_min(0 * %(drafts)s + %(levels)s, %(safe)s)' % { drafts: drafts, levels: row(found), safe: number(safe) };
+    if config.source == 'exporter' then
+      // min: replicas differ by their load, and during a rollout by their method.
+      promql.by('min', level, promql.range('avg_over_time', source.family('policy_acceptance_ratio_' + key), long))
+    else
+      promql.firstOf([
+        '(%s)\nand\n%s' % [of(method), drafts + promql.braces([config.vllm_method_selectors[method]])]
+        for method in std.objectFields(config.vllm_method_selectors)
+      ] + [of('')], level);
 
   local partly = signals.partly_verified;
   local by_position = 'accepted_tokens_per_position';
@@ -138,7 +154,8 @@ function(config, source, signals, name)
       unit: 'short',
       help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low. '
             + 'Absent with adaptive verification.',
-      expr: signals.whollyVerified(ratio(signals.draft_tokens.record, signals.drafts.record)),
+      counted:: ratio(signals.draft_tokens.record, signals.drafts.record),
+      expr: signals.whollyVerified(self.counted),
     },
     // Not recorded: panels ask for one service.
     tokens_per_step: {
@@ -209,8 +226,10 @@ function(config, source, signals, name)
       record: name('acceptance', 'broken', long),
       unit: 'percentunit',
       help: 'Acceptance rate, or that of position 0 with adaptive verification, where almost nothing is accepted.',
-      expr: '(%(acceptance)s or %(first)s) < %(broken)s' % {
+      // Of a long draft, a share that is even smaller pays.
+      expr: '(%(acceptance)s < %(minimum)s or (%(first)s unless %(acceptance)s)) < %(broken)s' % {
         acceptance: signals.acceptance.record,
+        minimum: signals.acceptance_min.record,
         first: signals.first_acceptance.record,
         broken: number(policy.acceptance_ratio_broken),
       },
@@ -264,17 +283,11 @@ function(config, source, signals, name)
     acceptance_min: {
       record: name('acceptance_min', 'threshold'),
       unit: 'percentunit',
-      help: 'Acceptance rate that breaks even: measured here, or where it is not, assumed for the method.',
-      // min: during a rollout a service has the thresholds of two methods.
-      expr: promql.firstOf(
-        (if config.source == 'exporter'
-         then [signals.break_even.expr, promql.by('min', level, source.family('policy_acceptance_ratio_min'))]
-         else [])
-        + byMethod('acceptance_ratio_min', policy.acceptance_ratio_min), level
-      ),
+      help: 'Acceptance rate that breaks even: measured here, or where it is not, assumed for method, k and load.',
+      expr: promql.firstOf((if config.source == 'exporter' then [signals.break_even.expr] else []) + [assumed('min')], level),
     },
-    // Not recorded: panels ask for one service.
     acceptance_length_min: {
+      record: name('acceptance_length_min', 'threshold'),
       unit: 'short',
       help: 'Mean acceptance length that breaks even: measured, or 1 + mean draft length * minimum of the acceptance rate.',
       expr: promql.group(promql.firstOf(
@@ -291,26 +304,14 @@ function(config, source, signals, name)
         ), level
       )),
     },
-    // Not recorded. Null where no service can have a method: without the sidecar, and without selectors by method.
-    method_known: {
-      help: 'Services whose method is known.',
-      local selected = [
-        signals.drafts.record + promql.braces([config.vllm_method_selectors[method]])
-        for method in std.objectFields(config.vllm_method_selectors)
-      ],
-      expr:
-        if config.source == 'exporter' then promql.by('group', level, source.family('predictor_info', ['method!=""']))
-        else if selected == [] then null
-        else promql.firstOf(selected, level),
-    },
     // As counted: where only a part is verified, at least this share of it is accepted.
     acceptance_good: {
       record: name('acceptance', 'good', long),
       unit: 'percentunit',
-      help: 'Accepted tokens / draft tokens, where that is usually enough to pay (the watch level of the method).',
+      help: 'Accepted tokens / draft tokens, where published services with this method, k and load all gain.',
       expr: '%(counted)s >= (\n  %(watch)s\n)' % {
         counted: ratio(signals.accepted_tokens.record, signals.draft_tokens.record),
-        watch: promql.indent(promql.firstOf(byMethod('acceptance_ratio_watch', policy.acceptance_ratio_watch), level)),
+        watch: promql.indent(assumed('watch')),
       },
     },
   }

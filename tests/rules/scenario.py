@@ -62,6 +62,7 @@ FAMILIES = {
     },
 }
 Source = Literal["exporter", "vllm"]
+FLAG = "SpecDecodeAcceptanceLow info"
 Groups = list[dict[str, Any]]  # of rules, as in their file
 Shares = tuple[tuple[float, float], ...]  # (seconds, share of the requests)
 
@@ -168,15 +169,16 @@ def service(
     speculative: bool = True,
     method: str | None = "eagle3",
     verification: str = "",
-    minimum: float | None = None,
+    minimum: float = 0.5,
+    watch: float = 0.65,
     families: Iterable[str] = (),
     labels: Mapping[str, str] | None = None,
 ) -> list[Series]:
     """Return the series of one replica over its phases.
 
     ``labels`` replace the usual ones; empty ones are left out. Not ``speculative``: no draft counters.
-    ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum``: the policy that the exporter
-    serves.
+    ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum`` and ``watch``: the levels that the
+    exporter assumes; by default those of a large batch.
     """
     target = _target({"job": "predictors", **(labels or {})})
     own = target | {"engine": "0"}
@@ -238,9 +240,9 @@ def service(
         series.append(Series("specdec_predictor_info", own | facts | {"verification": verification}, info))
         if speculative:
             series.append(Series("specdec_num_speculative_tokens", own, positions))
-        if minimum is not None:
-            limits = [minimum if known is not None else None for known in info]
-            series.append(Series("specdec_policy_acceptance_ratio_min", target, limits))
+            for level, value in (("min", minimum), ("watch", watch)):
+                assumed = [value if known is not None else None for known in info]
+                series.append(Series(f"specdec_policy_acceptance_ratio_{level}", target, assumed))
     else:
         series.append(Series("up", {"job": target["job"], "instance": target["instance"]}, up))
     return [_ended(one, phases) for one in series]
@@ -360,6 +362,8 @@ class Case:
         """What is expected, as promtool reads it."""
         # Of all cases of a run together, whatever they are of: tests/rules/test_fleet.py.
         fired = 'ALERTS{alertstate="firing", alertname!="SpecDecodeManyServices"}'
+        if all(FLAG not in expected for expected in self.firing.values()):  # nobody is told of it
+            fired += ' unless ALERTS{alertname="SpecDecodeAcceptanceLow", severity="info"}'
         for minute, expected in self.firing.items():
             samples = []
             for alert in sorted(expected):

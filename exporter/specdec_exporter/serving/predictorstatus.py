@@ -20,6 +20,7 @@ def status_of(
     ``clock_offset``: Unix seconds - monotonic seconds. ``pitfalls``: of the predictor's release.
     """
     window, running, failed = known.window(), known.running, known.failed_start
+    assumed = known.assumed_break_even
     usages = [usage for each in known.snapshots if (usage := each.kv_cache_usage_ratio) is not None]
     return PredictorStatus(
         inference_service=known.name,
@@ -41,8 +42,8 @@ def status_of(
         requests_running=_total(each.requests_running for each in known.snapshots),
         requests_waiting=_total(each.requests_waiting for each in known.snapshots),
         kv_cache_usage_ratio=max(usages, default=None),
-        acceptance_ratio_min=known.resolved_policy.acceptance_ratio_min,
-        mean_acceptance_length_min=known.assumed_break_even.mean_acceptance_length,
+        acceptance_ratio_min=assumed.acceptance_ratio,
+        mean_acceptance_length_min=assumed.mean_acceptance_length,
         break_even=known.break_even,
         measured=_measurement(known.cost, known.cost_seconds) if known.cost else None,
         by_load=tuple(_loads(known)),

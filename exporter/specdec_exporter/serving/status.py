@@ -143,7 +143,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     requests_running: float | None
     requests_waiting: float | None
     kv_cache_usage_ratio: float | None
-    acceptance_ratio_min: float  # by the policy for this method: assumed
+    acceptance_ratio_min: float  # assumed, for this method, k and load
     mean_acceptance_length_min: float | None
     break_even: BreakEven  # measured where it can be
     measured: Measurement | None  # null: no baseline without speculation

@@ -22,7 +22,7 @@ from specdec_exporter.serving.loads import LoadCounters, LoadTotals
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
-from specdec_exporter.serving.windows import SampleRing, Window
+from specdec_exporter.serving.windows import SampleRing, Window, concurrency
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
@@ -184,7 +184,7 @@ class PredictorView:
         if not countable and not counts.draft_tokens:
             return None  # without lines in the window the log says nothing
         seconds = max(window.seconds for window in windows)
-        result = self._figures(counts, "metrics" if countable else "log", seconds)
+        result = self._figures(counts, "metrics" if countable else "log", seconds, concurrency(windows))
         return without_length(result) if self.engine_generation == "v0" else result
 
     def _logged(self, engines: Iterable[str]) -> list[SampleRing]:
@@ -211,13 +211,16 @@ class PredictorView:
             return None
         return self._figures(counts, "metrics", None)
 
-    def _figures(self, counts: Counts, source: Literal["metrics", "log"], seconds: float | None) -> Figures:
+    def _figures(
+        self, counts: Counts, source: Literal["metrics", "log"], seconds: float | None, load: float | None = None
+    ) -> Figures:
         return figures(
             counts,
             self.num_speculative_tokens,
             source,
             seconds,
             adaptive_verification=self.running.deployment.adaptive_verification,
+            concurrency=load,
         )
 
     def shown_history(self, window: Figures | None) -> tuple[HistoryPoint, ...]:
@@ -268,19 +271,14 @@ class PredictorView:
     # --- What speculation gives ---
 
     @property
-    def resolved_policy(self) -> Policy:
-        """The thresholds for this predictor's method."""
-        return self.policy.for_method(self.running.method)
-
-    @property
     def assumed_break_even(self) -> BreakEven:
-        """Break-even by the policy."""
-        return break_even(self.window(), self.num_speculative_tokens, self.resolved_policy)
+        """Break-even by published services, for this method, k and load."""
+        return break_even(self.window(), self.num_speculative_tokens, self.running.method, self.policy)
 
     @property
     def break_even(self) -> BreakEven:
-        """Break-even against the baseline without speculation, or by the policy where that does not tell."""
-        return break_even(self.window(), self.num_speculative_tokens, self.resolved_policy, self.cost)
+        """Break-even against the baseline without speculation; the assumed one where that does not tell."""
+        return break_even(self.window(), self.num_speculative_tokens, self.running.method, self.policy, self.cost)
 
     def benefits(self) -> list[tuple[str, ModelBenefit]]:
         """Return what speculation gives each served model."""

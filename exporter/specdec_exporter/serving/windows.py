@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.acceptance import Counts, ratio
 
 
 class Sample(NamedTuple):
@@ -17,10 +19,22 @@ class Sample(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The counts of the ``seconds`` before the last sample."""
+    """The counts of the ``seconds`` before the last sample.
+
+    ``load_seconds``: the seconds of request-steps between samples x the requests in decode there, summed. Divided by
+    the seconds of all request-steps, the concurrency that a step met: an idle time between bursts counts nothing.
+    """
 
     seconds: float
     counts: Counts
+    load_seconds: float = 0.0
+
+
+def concurrency(windows: Iterable[Window]) -> float | None:
+    """Return the requests in decode at a time, per engine, as steps met them; ``None`` if steps are not timed."""
+    known = list(windows)
+    timed = sum(window.counts.step_seconds or 0.0 for window in known)
+    return ratio(sum(window.load_seconds for window in known), timed)
 
 
 class SampleRing:
@@ -69,4 +83,10 @@ class SampleRing:
                 first = sample
         if first.at < start - seconds / 2:
             return None
-        return Window(newest.at - first.at, newest.totals - first.totals)
+        shown = (sample for sample in self._samples if sample.at >= first.at)
+        return Window(newest.at - first.at, newest.totals - first.totals, sum(starmap(_load_seconds, pairwise(shown))))
+
+
+def _load_seconds(before: Sample, after: Sample) -> float:
+    seconds = (after.totals.step_seconds or 0.0) - (before.totals.step_seconds or 0.0)
+    return seconds * (ratio(seconds, after.at - before.at) or 0.0)

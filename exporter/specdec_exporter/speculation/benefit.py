@@ -22,27 +22,61 @@ Basis = Literal["measured", "assumed"]
 class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     """Where drafts pay for themselves.
 
-    ``assumed``: by the policy, which is a guess. ``measured``: against a baseline without speculation, at like load.
-    The acceptance rate that breaks even is the draft cost ratio. ``mean_acceptance_length`` is 1 + draft length * this
-    ratio, for drafts of mean length, else of k tokens; ``None`` if neither is known.
+    ``measured``: against a baseline without speculation. ``assumed``: from published services, which is a guess, at
+    ``concurrency`` requests in decode per engine; ``None``: the load is not known, and the lightest is assumed.
+    ``mean_acceptance_length`` is 1 + draft length x ``acceptance_ratio``, for drafts of mean length, else of k tokens;
+    ``None`` if neither is known. ``watch_acceptance_ratio``: from there on every published service gains.
     """
 
     basis: Basis
-    acceptance_ratio: float
     mean_acceptance_length: float | None
+    acceptance_ratio: float
+    watch_acceptance_ratio: float
+    concurrency: float | None
 
 
 def break_even(
-    figures: Figures | None, num_speculative_tokens: int | None, policy: Policy, cost: Measured | None = None
+    figures: Figures | None,
+    num_speculative_tokens: int | None,
+    method: str | None,
+    policy: Policy,
+    cost: Measured | None = None,
 ) -> BreakEven:
-    """Return the measured break-even; the policy's if nothing was drafted, or if the interval is not known."""
-    basis: Basis = "assumed"
-    least, measured = policy.acceptance_ratio_min, cost.draft_cost_ratio if cost else None
-    if measured is not None and measured.high is not None:
-        basis, least = "measured", measured.value
+    """Return the measured break-even; the assumed one if nothing was drafted, or if the interval is not known."""
     drafted = (figures.mean_draft_length if figures else None) or num_speculative_tokens
-    length = None if drafted is None else 1.0 + drafted * least
-    return BreakEven(basis=basis, acceptance_ratio=least, mean_acceptance_length=length)
+    load = figures.concurrency if figures else None
+    levels = policy.assumed.levels(method, drafted, load)
+    basis: Basis = "assumed"
+    least, measured = levels.min, cost.draft_cost_ratio if cost else None
+    if cost is not None and measured is not None and measured.high is not None:
+        basis, least, load = "measured", measured.value, cost.concurrency
+    return BreakEven(
+        basis=basis,
+        mean_acceptance_length=None if drafted is None else 1.0 + drafted * least,
+        acceptance_ratio=least,
+        watch_acceptance_ratio=levels.watch,
+        concurrency=load,
+    )
+
+
+def against(figures: Figures, even: BreakEven) -> str:
+    """Say what a step gives and what would pay: as lengths where they are known, which need no k to be read."""
+    length, needed, rate, load = (
+        figures.mean_acceptance_length,
+        even.mean_acceptance_length,
+        figures.acceptance_ratio,
+        even.concurrency,
+    )
+    where = "at light load (the load is not known)"
+    if load is not None:
+        where = f"at {load:.{0 if load >= _WHOLE else 1}f} requests in decode"
+    if length is None or needed is None:
+        return f"acceptance {rate or 0.0:.2f}; {where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
+    about = "at most" if rate is None else "about"  # the length assumes that all of each draft is verified
+    return f"{length:.2f} tokens a step; {where} {about} {needed:.2f} pay off, {even.basis}"
+
+
+_WHOLE: Final = 9.95  # from here on tenths of a request say nothing
 
 
 Worth = Literal["healthy", "not_paying", "harmful"]
@@ -62,14 +96,14 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def speed(figures: Figures, evidence: Evidence, policy: Policy) -> Speed | None:
+def speed(figures: Figures, evidence: Evidence, even: BreakEven, policy: Policy) -> Speed | None:
     """Return the speed of decoding steps. Where the baseline has none without drafts, return that of requests."""
     if evidence.cost is not None:
         return of_steps(evidence.cost, policy.latency)
     if evidence.baseline is None:
         return None
     found = _Requests.of(figures, evidence.baseline, policy.latency)
-    return _of_requests(found, figures, evidence.baseline, policy) if found else None
+    return _of_requests(found, figures, evidence.baseline, even, policy.latency) if found else None
 
 
 def of_steps(cost: Measured, limits: LatencyPolicy) -> Speed | None:
@@ -143,10 +177,12 @@ class _Requests(NamedTuple):
         return self.slowdown > max(limit, 1 + z_score * self.error)
 
 
-def _of_requests(found: _Requests, figures: Figures, baseline: DecodingBaseline, policy: Policy) -> Speed:
-    limits, value, reach = policy.latency, 1 / found.slowdown, 1 + Z * found.error
+def _of_requests(
+    found: _Requests, figures: Figures, baseline: DecodingBaseline, even: BreakEven, limits: LatencyPolicy
+) -> Speed:
+    value, reach = 1 / found.slowdown, 1 + Z * found.error
     speedup, faster = Estimate(value, value / reach, value * reach), value >= limits.speedup_min
-    rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < policy.acceptance_ratio_min
+    rejected = figures.acceptance_ratio is not None and figures.acceptance_ratio < even.acceptance_ratio
     tells, load = frozenset(get_args(Worth)), "at whatever load each had"
     if found.busier and not faster:
         tells, load = frozenset(), "the load is higher, which may be why"

@@ -41,6 +41,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     mean_prompt_tokens: float | None = None  # of the requests with a first token in the span
     cached_prompt_ratio: float | None = None  # of the prompt tokens, those that a cache held
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
+    concurrency: float | None = None  # requests in decode at a time, per engine, as the steps of the span met them
 
     @property
     def counted(self) -> float | None:
@@ -109,6 +110,7 @@ def figures(
     *,
     acceptance_ratio: float | None = None,
     adaptive_verification: bool | None = None,
+    concurrency: float | None = None,
 ) -> Figures:
     """Derive all figures of a span. Pass ``acceptance_ratio`` if the predictor gives a ratio without counts.
 
@@ -141,6 +143,7 @@ def figures(
         mean_prompt_tokens=acceptance.ratio(counts.prompt_tokens, counts.first_tokens),
         cached_prompt_ratio=counts.cached_prompt_ratio,
         requests=_requests(counts, seconds),
+        concurrency=concurrency,
     )
     return _partly_verified(found) if adaptive_verification else found
 

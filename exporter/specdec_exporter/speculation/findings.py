@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
-from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.benefit import BreakEven, against
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
@@ -14,33 +14,34 @@ from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, decided: bool = False
+    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, loses: bool | None = None
 ) -> list[Finding]:
-    """Judge acceptance, length and curve by the break-even; an assumed one counts nothing where a speed ``decided``."""
-    counts = not (decided and even.basis == "assumed")
-    rate = figures.acceptance_ratio
-    findings = [Finding("PASS", "Verification", PARTLY_VERIFIED)]
-    if rate is not None:
-        text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
-        findings = [Finding("WARN" if counts and rate < even.acceptance_ratio else "PASS", "Acceptance", text)]
-        findings += _suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)
-    length = figures.mean_acceptance_length
-    if length is not None and even.mean_acceptance_length is not None:
-        at_most = rate is None and even.basis == "assumed"  # it assumes that all of each draft is verified
-        bound = f"{'at most ' if at_most else ''}{even.mean_acceptance_length:.2f}"
-        text = f"mean acceptance length {length:.2f} (break-even {bound}, {even.basis})"
-        short = counts and length < even.mean_acceptance_length and not at_most
+    """Judge length, acceptance and curve by the break-even; ``loses``: what stands already, whatever break-even is."""
+    rate, counted = figures.acceptance_ratio, figures.counted_ratio
+    short = rate is not None and rate < even.acceptance_ratio and (loses is None or even.basis == "measured")
+    findings: list[Finding] = []
+    if figures.mean_acceptance_length is not None and even.mean_acceptance_length is not None:
+        text = f"mean acceptance length: {against(figures, even)}"
         findings.append(Finding("WARN" if short else "PASS", "Length", text))
-    return [*findings, *_by_step(figures, policy)]
+    if rate is None:
+        findings.append(Finding("PASS", "Verification", PARTLY_VERIFIED))
+    else:
+        text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+        if rate < policy.acceptance_ratio_flag and not short:
+            text += f"; the rule pack flags a rate below {policy.acceptance_ratio_flag:g}, and sends that to nobody"
+        findings.append(Finding("WARN" if short and not findings else "PASS", "Acceptance", text))
+        findings += _suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)
+    suspect = (counted or 0.0) < even.acceptance_ratio if loses is None else loses
+    return [*findings, *_by_step(figures, policy, suspect=suspect)]
 
 
-def _by_step(figures: Figures, policy: Policy) -> Iterator[Finding]:
-    """Yield what tokens per step and the curve say."""
+def _by_step(figures: Figures, policy: Policy, *, suspect: bool) -> Iterator[Finding]:
+    """Yield what tokens per step and the curve say; ``suspect``: whether the draft may be why speculation loses."""
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         yield Finding("PASS", "Tokens per step", text)
     if (curve := curve_finding(figures, policy)) is not None:
-        yield curve
+        yield curve if suspect else Finding("PASS", curve.subject, curve.found)
     if figures.short_drafts:
         yield Finding("PASS", "Curve", "some drafts are shorter than k, so the curve's tail reads too low")
 
@@ -66,7 +67,7 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
         if figures.acceptance_ratio is None:
             action += " Look at low load too: a busy vLLM may verify none of a draft."
         else:
-            found += ": the draft is wrong from its first token"
+            found += ": most drafts are wrong from their first token"
         return Finding("WARN", "Curve", found, action)
     if second is not None and second < policy.tail_acceptance_ratio_min and not figures.short_drafts:
         found = f"position 0 is accepted ({first:.1%}), position 1 almost never ({second:.1%})"

@@ -145,7 +145,7 @@ def _drafting(evidence: Evidence, policy: Policy) -> tuple[Verdict, tuple[Findin
     if few is not None and (figures.counted or 0.0) < policy.min_drafts:
         unknown, findings = _undecided("few_drafts", few)
         return msgspec.structs.replace(unknown, acceptance_ratio=_shown(figures, policy), preliminary=few), findings
-    return _judged(figures, figures.counted_ratio, evidence, policy.for_method(evidence.method), few)
+    return _judged(figures, figures.counted_ratio, evidence, policy, few)
 
 
 def _shown(figures: Figures, policy: Policy) -> Estimate | None:
@@ -157,13 +157,13 @@ def _judged(
     figures: Figures, counted: float, evidence: Evidence, policy: Policy, few: str | None
 ) -> tuple[Verdict, tuple[Finding, ...]]:
     """Judge enough drafts. ``counted``: accepted / draft tokens. ``few``: why acceptance is judged by few requests."""
-    even = break_even(figures, evidence.num_speculative_tokens, policy, evidence.cost)
+    even = break_even(figures, evidence.num_speculative_tokens, evidence.method, policy, evidence.cost)
     found, interval = _weigh(figures, counted, evidence, even, policy), _shown(figures, policy)
     preliminary = None if found.decided else few
     headline, action = sentence(found.code, even, figures, evidence, measured=found.measured, late=found.late)
     findings = [
         *_measured_findings(found, evidence),
-        *by_break_even(figures, evidence.num_speculative_tokens, even, policy, decided=found.decided),
+        *by_break_even(figures, evidence.num_speculative_tokens, even, policy, loses=found.loses),
         *chance_findings(preliminary, found.within_chance, interval),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),
@@ -195,6 +195,13 @@ class _Weighed(NamedTuple):
     late: Slowdown | None
 
     @property
+    def loses(self) -> bool | None:
+        """Whether drafts were measured to lose, or almost none is accepted; ``None`` where only break-even can say."""
+        if self.measured is not None and self.measured.word is not None:
+            return self.measured.word != "healthy"
+        return True if self.code == "broken" else False if self.code == "slower" else None
+
+    @property
     def decided(self) -> bool:
         """Whether a measurement decides, whatever is accepted."""
         return self.code == "slower" or (self.measured is not None and self.measured.word is not None)
@@ -202,8 +209,8 @@ class _Weighed(NamedTuple):
 
 def _weigh(figures: Figures, rate: float, evidence: Evidence, even: BreakEven, policy: Policy) -> _Weighed:
     """Choose the word. ``rate``: accepted / draft tokens as counted."""
-    measured = speed(figures, evidence, policy)
-    code, possible = _guess(figures, rate, evidence, policy)
+    measured = speed(figures, evidence, even, policy)
+    code, possible = _guess(figures, rate, evidence, even, policy)
     if measured is not None and measured.word is not None:
         code, possible = measured.word, set()
     possible |= {code, *(measured.possible if measured else ())}
@@ -218,7 +225,9 @@ def _weigh(figures: Figures, rate: float, evidence: Evidence, even: BreakEven, p
     return _Weighed(code, tuple(sorted(possible - {code})), measured, late)
 
 
-def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) -> tuple[VerdictCode, set[VerdictCode]]:
+def _guess(
+    figures: Figures, rate: float, evidence: Evidence, even: BreakEven, policy: Policy
+) -> tuple[VerdictCode, set[VerdictCode]]:
     """Return the word by acceptance, and the words that chance leaves possible.
 
     Where vLLM verifies only part of each draft, position 0 shows what is broken. While a measurement does not tell yet,
@@ -226,10 +235,14 @@ def _guess(figures: Figures, rate: float, evidence: Evidence, policy: Policy) ->
     """
     head = next(iter(figures.per_position), 1.0) if figures.acceptance_ratio is None else None
 
+    broken = policy.acceptance_ratio_broken
+    if head is None:
+        broken = min(broken, even.acceptance_ratio)  # of a long draft, a small share is enough
+
     def word(accepted: float) -> VerdictCode:
-        if (accepted if head is None else head) < policy.acceptance_ratio_broken:
+        if (accepted if head is None else head) < broken:
             return "broken"
-        return "watch" if evidence.cost is not None or accepted < policy.acceptance_ratio_watch else "healthy"
+        return "watch" if evidence.cost is not None or accepted < even.watch_acceptance_ratio else "healthy"
 
     interval = acceptance_interval(figures, policy)
     ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)

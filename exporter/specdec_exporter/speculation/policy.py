@@ -1,7 +1,8 @@
-"""Thresholds, general and per method: ``policy.json`` with types. The jsonnet rules import the same file."""
+"""Thresholds: ``policy.json`` with types. The jsonnet rules import the same file."""
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from functools import cache
 
@@ -10,11 +11,57 @@ import msgspec
 from specdec_exporter.predictor.versions import canonical_method
 
 
-class MethodPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The thresholds of one method. ``None``: the general value holds."""
+class Levels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Acceptance rates, 0..1: ``min`` is assumed to break even; from ``watch`` on every published service gains.
 
-    acceptance_ratio_min: float | None = None
-    acceptance_ratio_watch: float | None = None
+    A ``watch`` above 1: there, no acceptance shows that drafts pay.
+    """
+
+    min: float
+    watch: float
+
+    def towards(self, other: Levels, part: float) -> Levels:
+        """Return the levels ``part`` (0..1) of the way to ``other``."""
+        return Levels(self.min + part * (other.min - self.min), self.watch + part * (other.watch - self.watch))
+
+
+class AssumedRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The levels of ``methods`` (none: of any other), for drafts of up to ``k_max`` tokens, by load."""
+
+    light: Levels
+    heavy: Levels
+    methods: tuple[str, ...] = ()
+    k_max: int | None = None
+
+    def holds(self, method: str, draft_length: float | None) -> bool:
+        """Whether the row is about this method and length. One that is not known takes the shortest: it is safe."""
+        of_method = not self.methods or method in self.methods
+        return of_method and (self.k_max is None or draft_length is None or round(draft_length) <= self.k_max)
+
+
+class AssumedPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What break-even is assumed to be, from published services (docs/evidence/break-even.md).
+
+    Up to ``light_requests`` in decode per engine the light levels hold, from ``heavy_requests`` on the heavy ones, and
+    between them the logarithm of the load decides. The first of ``rows`` that holds counts. No service with a method
+    that is not ``published`` is called good below ``unpublished_watch``.
+    """
+
+    light_requests: float
+    heavy_requests: float
+    published: tuple[str, ...]
+    unpublished_watch: float
+    rows: tuple[AssumedRow, ...]
+
+    def levels(self, method: str | None, draft_length: float | None, concurrency: float | None) -> Levels:
+        """Return the levels; ``concurrency``: requests in decode per engine, ``None``: not known, so the light ones."""
+        name = canonical_method(method or "")
+        row = next(row for row in self.rows if row.holds(name, draft_length))
+        load = max(concurrency or 0.0, self.light_requests) / self.light_requests
+        part = math.log(load) / math.log(self.heavy_requests / self.light_requests)
+        found = row.light.towards(row.heavy, min(part, 1.0))
+        least = 0.0 if name in self.published else self.unpublished_watch
+        return Levels(found.min, max(found.watch, least))
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,12 +168,12 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``policy.json``. Ratios 0..1, times in seconds.
 
-    ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_min``: the acceptance
-    assumed to break even. ``acceptance_ratio_watch``: between the minimum and this it may pay; measure. ``min_drafts``:
-    fewer drafts say nothing about a window. ``min_effective_drafts``: nor do drafts that tell less than this number of
-    independent ones. ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or
-    all rejected). ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict
-    is left when no look of this time said it. ``acceptance_ratio_suspicious``: above it, with at least
+    ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_flag``: below it the rule
+    pack says so, and wakes nobody. ``min_drafts``: fewer drafts say nothing about a window.
+    ``min_effective_drafts``: nor do drafts that tell less than this number of independent ones.
+    ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or all rejected).
+    ``assumed_drafts_per_request``: where requests are not counted. ``verdict_hold_seconds``: a verdict is left when no
+    look of this time said it. ``acceptance_ratio_suspicious``: above it, with at least
     ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``: the highest temperature
     of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
     most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
@@ -134,8 +181,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     acceptance_ratio_broken: float
-    acceptance_ratio_min: float
-    acceptance_ratio_watch: float
+    acceptance_ratio_flag: float
     acceptance_ratio_suspicious: float
     suspicious_positions: int
     head_acceptance_ratio_min: float
@@ -154,7 +200,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comparison: ComparisonPolicy
     chance: ChancePolicy
     cost: CostPolicy
-    methods: dict[str, MethodPolicy]
+    assumed: AssumedPolicy
 
     def effective_drafts(self, drafts: float, requests: float | None) -> float:
         """Return how many independent drafts tell as much; ``None``: requests are not counted.
@@ -163,12 +209,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         counted = drafts / self.assumed_drafts_per_request if requests is None else requests
         return drafts / (1.0 + self.draft_correlation * max(drafts / max(counted, 1.0) - 1.0, 0.0))
-
-    def for_method(self, method: str | None) -> Policy:
-        """Return the policy with the thresholds of ``method``, whatever name the release gives it."""
-        own = self.methods.get(canonical_method(method or ""), MethodPolicy())
-        known = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
-        return msgspec.structs.replace(self, **known)
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed
+from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed, against
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
@@ -28,7 +28,7 @@ def sentence(
     """Return headline and next step for a word; ``measured`` and ``late``: speed and latency against the baseline."""
     rate = figures.acceptance_ratio
     pays = measured is not None and measured.word == "healthy"
-    case = f"{code}_by_length" if rate is None else code
+    case: str = "broken_by_length" if rate is None and code == "broken" else code
     if code == "slower":
         case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
     elif code in ("harmful", "watch") and evidence.cost is not None:
@@ -40,8 +40,8 @@ def sentence(
     elif rate is not None and code == "watch" and rate < even.acceptance_ratio:
         case = "watch_low"
     headline, action = _WORDS[case]
-    speedup = measured.speedup.value if measured else math.nan
-    return headline.format(even=even, speedup=speedup), action.format(measure=_how_to_measure(evidence))
+    filled = {"speedup": measured.speedup.value if measured else math.nan, "against": against(figures, even)}
+    return headline.format_map(filled), action.format(measure=_how_to_measure(evidence))
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -95,15 +95,13 @@ _WORDS: dict[str, tuple[str, str]] = {
         "Switch speculation off at this load, or limit it to smaller batches.",
     ),
     "watch_low": (
-        "Acceptance is low (assumed break-even: {even.acceptance_ratio:.2f}); whether it pays is not measured",
-        "To know, {measure}. Meanwhile look at the draft head, the sampling temperature and the traffic.",
+        "May lose: {against}",
+        "To know, {measure}. What a step gives depends on draft head, temperature and prompts; what pays, on the load.",
     ),
-    "watch": ("Acceptance is fair; whether it pays is not measured", "To know, {measure}."),
-    "watch_by_length": ("Mean acceptance length is fair; whether it pays is not measured", "To know, {measure}."),
+    "watch": ("May pay: {against}", "To know, {measure}."),
     "watch_by_steps": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
     "healthy_measured": ("Speculation is paying off", "Nothing to do."),
-    "healthy_by_length": ("Mean acceptance length is good; whether it pays is not measured", "To know, {measure}."),
-    "healthy": ("Acceptance is good; whether it pays is not measured", "To know, {measure}."),
+    "healthy": ("Probably pays: {against}", "To know, {measure}."),
 }
 
 SUSPECTED = (

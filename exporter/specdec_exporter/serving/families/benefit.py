@@ -14,8 +14,14 @@ POLICY: Group[BreakEven] = Group(  # the assumed one
     (
         gauge(
             "specdec_policy_acceptance_ratio_min",
-            "Acceptance rate that is assumed to break even with this method.",
+            "Acceptance rate that is assumed to break even with this method and k at the load of the window, from "
+            "published services. Where the load is not known, it is the one at light load.",
             lambda b: b.acceptance_ratio,
+        ),
+        gauge(
+            "specdec_policy_acceptance_ratio_watch",
+            "Acceptance rate from which on every published service gains, likewise. Above 1: none is enough.",
+            lambda b: b.watch_acceptance_ratio,
         ),
         gauge(
             "specdec_policy_mean_acceptance_length_min",
@@ -55,7 +61,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "specdec_draft_cost_ratio",
             "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
-            "same number of clients. `assumed`: the policy's guess.",
+            "same number of clients. `assumed`: from published services, a guess.",
             lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
             absent=f"`measured`: {_NO_COST}; it is known by requests per second only",
             labels=("basis",),
