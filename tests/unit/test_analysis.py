@@ -115,7 +115,7 @@ def test_a_restart_with_another_k_is_another_account() -> None:
         window([9, 8], 50),
     )
     first, second = analysis.accounts
-    assert (first.num_speculative_tokens, second.num_speculative_tokens) == (3, 2)
+    assert (first.speculator.num_speculative_tokens, second.speculator.num_speculative_tokens) == (3, 2)
     assert (first.since, second.since) == ("1", "2")
     assert analysis.judged == second
     assert analysis.total is not None

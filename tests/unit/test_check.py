@@ -423,6 +423,16 @@ async def test_a_log_is_compared_with_counters_and_release(
     assert result.code == 2 or found.startswith("PASS")
 
 
+async def test_arguments_in_the_log_name_the_method_where_the_engine_init_line_is_lost(
+    predictor: Predictor, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [body("0.25.1-draft_model-k3", name) for name in ("metrics-1-p90.txt", "metrics-2-p60.txt")]
+    lines = Path(log("0.25.1-draft_model-k3")).read_text().splitlines(keepends=True)
+    (tmp_path / "log").write_text("".join(line for line in lines if "LLM engine" not in line))
+    result = await run(predictor.url, str(tmp_path / "log"))
+    assert "method draft_model, draft model /models/draft" in result.finding("Speculation")
+
+
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url, str(tmp_path / "gone.log"))

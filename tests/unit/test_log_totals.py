@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,32 @@ def line(accepted: int, drafted: int, **more: object) -> SpecDecoding:
 
 def lifetime(accepted: int, drafted: int) -> SpecDecoding:
     return line(accepted, drafted, cumulative=True, num_speculative_tokens=3)
+
+
+lines_with_loads = st.lists(st.tuples(st.integers(1, 900), st.none() | st.integers(0, 64), st.sampled_from("01")))
+
+
+@given(lines_with_loads)
+def test_the_load_is_that_of_the_mean_draft_token_whose_own_request_runs(
+    lines: list[tuple[int, int | None, str]],
+) -> None:
+    totals = LogTotals()
+    for drafted, running, label in lines:
+        totals.add(line(0, drafted, requests_running=running), label)
+    seen = [(drafted, max(running, 1)) for drafted, running, _ in lines if running is not None]
+    if not seen:
+        assert totals.requests_running is None
+        return
+    expected = sum(drafted * running for drafted, running in seen) / sum(drafted for drafted, _ in seen)
+    assert totals.requests_running == pytest.approx(expected)
+    assert min(running for _, running in seen) <= expected <= max(running for _, running in seen)
+
+
+def test_the_load_of_lifetime_lines_is_weighed_by_what_they_add() -> None:
+    totals = LogTotals()
+    for drafted, running in ((1000, 50), (1100, 4), (1400, 8)):
+        totals.add(msgspec.structs.replace(lifetime(10, drafted), requests_running=running), "0")
+    assert totals.requests_running == (100 * 4 + 300 * 8) / 400
 
 
 PRINTED = {"per_position": (0.8, 0.6, 0.4)}

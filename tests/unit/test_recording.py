@@ -26,7 +26,7 @@ from recordings import CURVE, loaded
 from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.intervals import MOST_ROWS, thinned
-from specdec_exporter.baseline.live import engine_config, record
+from specdec_exporter.baseline.live import logged_start, record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
 from specdec_exporter.errors import BaselineError, FetchError
@@ -419,6 +419,14 @@ async def test_what_is_given_beats_what_the_predictor_says_and_without_a_log_the
     assert (found.context, found.method, found.num_speculative_tokens) == (given, None, 3)
 
 
+async def test_without_an_engine_init_line_the_arguments_tell_the_method(tmp_path: Path) -> None:
+    log = LOG.read_bytes().splitlines(keepends=True)
+    (tmp_path / "log").write_bytes(b"".join(line for line in log if b"LLM engine" not in line))
+    async with playing(BEFORE, AFTER) as server:
+        found = await record(server.url, duration_seconds=0.1, log_paths=[str(tmp_path / "log")])
+    assert (found.method, found.num_speculative_tokens) == ("draft_model", 3)
+
+
 @pytest.mark.parametrize("between", [(b"", b""), (AFTER, BEFORE)], ids=["missed", "old"])
 async def test_an_answer_in_between_that_is_missed_or_old_does_no_harm(between: tuple[bytes, bytes]) -> None:
     async with playing(BEFORE, *between, AFTER) as server:
@@ -466,7 +474,7 @@ def test_of_a_glob_and_of_several_paths_the_logs_are_read(tmp_path: Path) -> Non
     (tmp_path / "vllm.log.1.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     (tmp_path / "vllm.log.d").mkdir()
     (tmp_path / "vllm.log.old").symlink_to("nowhere")
-    assert engine_config([f"{tmp_path}/vllm.log*", "/nowhere/vllm.log"]) == engine_config([str(LOG)])
+    assert logged_start([f"{tmp_path}/vllm.log*", "/nowhere/vllm.log"]) == logged_start([str(LOG)])
 
 
 def test_a_pipe_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,7 +483,7 @@ def test_a_pipe_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pyt
     with packed.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(BaselineError, match="it is gzip"):
-            engine_config(["-"])
+            logged_start(["-"])
 
 
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
@@ -485,7 +493,7 @@ def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     end = threading.Timer(2.0, os.close, [writer])  # so that a reader gets an end
     end.start()
     with pytest.raises(BaselineError, match="it is a FIFO"):
-        engine_config([f"{tmp_path}/vllm.log"])
+        logged_start([f"{tmp_path}/vllm.log"])
     end.cancel()
     os.close(writer)
 

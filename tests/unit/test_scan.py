@@ -112,7 +112,8 @@ def test_real_logs_give_what_reading_line_by_line_gives() -> None:
 
 
 def without_engine(event: Event) -> Event:
-    return msgspec.structs.replace(event, engine=None) if isinstance(event, SpecDecoding) else event
+    alone = {"engine": None, "requests_running": None}  # these come from the line before
+    return msgspec.structs.replace(event, **alone) if isinstance(event, SpecDecoding) else event
 
 
 @pytest.mark.parametrize("name", ["0.25.1-draft_model-k3", "0.25.1-ngram-k5", "0.32.0-draft_model-jsonlog"])
@@ -160,6 +161,14 @@ def test_drafts_belong_to_the_engine_whose_statistics_stand_before_them() -> Non
         (3, "001"),
         (4, None),
     ]
+
+
+def test_drafts_have_the_load_of_their_engine_but_not_that_of_a_sum_over_engines() -> None:
+    summed = stats().replace(b"Engine 000", b"2 Engines Aggregated")
+    busy, idle = stats(1).replace(b"Running: 2", b"Running: 17"), stats().replace(b"Running: 2", b"Running: 0")
+    log = lines(stats(0), drafts(1), busy, drafts(2), idle, drafts(3), summed, drafts(4), drafts(5))
+    loads = [event.requests_running for event in read(log).events if isinstance(event, SpecDecoding)]
+    assert loads == [2, 17, 0, None, None]
 
 
 def test_writers_of_one_file_do_not_mix_their_engines() -> None:

@@ -15,7 +15,8 @@ from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, FetchError
-from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments
+from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.sources.inputs import LogInputs
@@ -46,7 +47,8 @@ async def record(
     """
     context = context or Context()
     stop = stop or asyncio.Event()
-    config = await asyncio.to_thread(engine_config, log_paths)
+    start = await asyncio.to_thread(logged_start, log_paths)
+    config = start.config
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access, lengths=True)
         first = await fetcher.fetch(timeout_seconds)
@@ -58,6 +60,7 @@ async def record(
         _refuse_other_log(config, version)
         async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):
             recorder.observe(snapshot, time.monotonic())
+    said = start.speculator(recorder.num_positions)
     return with_increases(
         Baseline(
             name=name or recorder.model_name or "baseline",
@@ -65,8 +68,8 @@ async def record(
             duration_seconds=round(recorder.seconds, 3),
             context=_filled(context, config, version, models.get(recorder.model_name or "")),
             vllm_version=version or (config.vllm_version if config else None),
-            method=config.method if config else None,
-            num_speculative_tokens=config.num_speculative_tokens if config else recorder.num_positions,
+            method=said.method,
+            num_speculative_tokens=said.num_speculative_tokens,
             model_name=recorder.model_name or None,
             interrupted=recorder.seconds < duration_seconds,
         ),
@@ -106,18 +109,21 @@ async def _polled(
             return
 
 
-def engine_config(patterns: Sequence[str]) -> EngineConfig | None:
-    """Return the last engine-init line of the logs. Raises :class:`BaselineError` if a log cannot be read."""
+def logged_start(patterns: Sequence[str]) -> Start:
+    """Return the last arguments and engine-init line of the logs.
+
+    Raises :class:`BaselineError` if a log cannot be read.
+    """
+    start = Start()
     if not patterns:
-        return None
+        return start
     inputs = LogInputs.found(patterns)
-    config = None
-    for event in inputs.events(frozenset({EngineConfig})):
-        config = event if isinstance(event, EngineConfig) else config
+    for event in inputs.events(frozenset({EngineConfig, ServerArguments})):
+        start = start.after(event)
     for path, problem in inputs.failed.items():
         if path in inputs.paths or not inputs.paths or os.path.lexists(path):  # one of several may have no log yet
             raise BaselineError(problem)
-    return config
+    return start
 
 
 def _filled(context: Context, config: EngineConfig | None, version: str | None, root: str | None) -> Context:

@@ -75,10 +75,9 @@ class Recorder:
         return self._at - self._started
 
     @property
-    def num_positions(self) -> int | None:
-        """Positions in the last snapshot's curve: k, if no other source tells it."""
-        shown = max((len(engine.accepted_tokens_per_position or ()) for engine in self._engines(self._last)), default=0)
-        return shown or None
+    def num_positions(self) -> int:
+        """Positions in the last snapshot's curve; 0 without one."""
+        return max((len(engine.accepted_tokens_per_position or ()) for engine in self._engines(self._last)), default=0)
 
     def observe(self, snapshot: Snapshot, at: float) -> None:
         """Take the next snapshot."""

@@ -164,8 +164,8 @@ async def observe(
     state.observe_snapshot(snapshot)
     state.observe_version(await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
-    if config is not None and not is_foreign(config, state.running.vllm_version):
-        for event in reading.analysis.start.events if reading else ():
+    if reading is not None and (config is None or not is_foreign(config, state.running.vllm_version)):
+        for event in reading.analysis.start.events:
             state.observe_event(event)
     if not snapshot.stats_present:
         return (answered,)

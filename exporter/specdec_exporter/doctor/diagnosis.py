@@ -106,8 +106,13 @@ def of_log(reading: LogReading, *, up: bool = False) -> Observed:
     findings = failed_starts(log, up=up)
     findings += [Finding("FAIL", "Log", words, "Give a log that can be read.") for words in reading.failures]
     if log.last_config is None and not findings:
-        action = "Give the log from the server's start: it tells the release, the method and k."
-        findings.append(Finding("WARN", "Log", "no line of a server's start", action))
+        lacks, tells = "no line of a server's start", "the release, the method and k"
+        if log.start.arguments is not None:
+            lacks, tells = (
+                "arguments, but no engine-init line",
+                "the release, and what the engine made of the arguments",
+            )
+        findings.append(Finding("WARN", "Log", lacks, f"Give the log from the server's start: it tells {tells}."))
     elif log.last_config is not None:
         findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
     found = [_found("log", finding) for finding in findings]

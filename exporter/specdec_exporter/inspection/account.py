@@ -12,6 +12,8 @@ import msgspec
 from specdec_exporter.inspection.spread import AcceptanceSpread, SpreadCounter
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, SpecDecoding
+from specdec_exporter.predictor.log.speculator import Speculator, speculator
+from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.log.totals import LogTotals, engine_label
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.blocks import Blocks
@@ -38,18 +40,20 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     ``figures`` is ``None`` without a window. ``spread``, best and worst cover the windows with the policy's minimum
     of drafts. ``history`` has the acceptance of equal shares of the windows, ``None`` without drafts.
     ``thirds`` has the acceptance of the first and the last third. ``lifetime`` has the accepted and draft tokens since
-    a V0 engine started, by its last line. ``deployment`` is what its start says. Where vLLM verifies only part of each
-    draft, a window has no acceptance.
+    a V0 engine started, by its last line. ``deployment`` is what its start says, and ``speculator`` what drafts, by its
+    start and its lines. ``requests_running`` is the mean number on an engine, over its draft tokens; ``None`` if no
+    line tells it. Where vLLM verifies only part of each draft, a window has no acceptance.
     """
 
     config: EngineConfig | None
     deployment: Deployment
+    speculator: Speculator
     starts: int
     since: str | None
     windows: int
     figures: Figures | None
     engines: tuple[tuple[str, Figures], ...]
-    num_speculative_tokens: int | None
+    requests_running: float | None
     lifetime: tuple[int, int] | None
     spread: AcceptanceSpread
     best: NotableWindow | None
@@ -84,11 +88,10 @@ class WindowSeries(Blocks[Tokens]):
 class OpenAccount:
     """An :class:`Account` while it is being summed."""
 
-    def __init__(self, config: EngineConfig | None, deployment: Deployment, min_drafts: int) -> None:
-        self.config = config
-        self.deployment = deployment
+    def __init__(self, start: Start, min_drafts: int) -> None:
+        self.tell(start)
         self.starts = 0
-        self.since = config.timestamp if config else None
+        self.since = start.config.timestamp if start.config else None
         self.totals = LogTotals()
         self.windows = 0
         self.cumulative = False
@@ -97,6 +100,10 @@ class OpenAccount:
         self._spread = SpreadCounter()
         self._best: NotableWindow | None = None
         self._worst: NotableWindow | None = None
+
+    def tell(self, start: Start) -> None:
+        """Take in what a start says of the configuration."""
+        self.config, self.deployment, self._given = start.config, start.deployment, start.given
 
     def started(self, server: str | None) -> None:
         """Count a start of the predictor, or of the one of this name."""
@@ -111,7 +118,7 @@ class OpenAccount:
         self.windows += 1
         cumulative = event.cumulative is True
         self.cumulative |= cumulative
-        k = event.num_speculative_tokens or self._num_speculative_tokens
+        k = event.num_speculative_tokens or self.speculator().num_speculative_tokens
         label = engine_label(event.engine)
         if cumulative and event.server:
             label = _label_of(event.server, label)
@@ -121,7 +128,7 @@ class OpenAccount:
         drafts, drafted, accepted = window
         self._series.add(Tokens(accepted, drafted))
         # A line without positions and k (0.8.3, 0.8.4) gives no drafts; the configured k helps.
-        drafts = drafts or drafted // ((self.config and self.config.num_speculative_tokens) or 1)
+        drafts = drafts or drafted // (k or 1)
         if drafts < self._min_drafts or not drafted:
             return
         ratio = accepted / drafted
@@ -131,12 +138,9 @@ class OpenAccount:
         if self._best is None or ratio > self._best.acceptance_ratio:
             self._best = _notable(event, ratio, drafted)
 
-    @property
-    def _num_speculative_tokens(self) -> int | None:
-        """K from the init line, else from the lines so far."""
-        if self.config and self.config.num_speculative_tokens:
-            return self.config.num_speculative_tokens
-        return max((totals.num_speculative_tokens or 0 for totals in self.totals.engines.values()), default=0) or None
+    def speculator(self) -> Speculator:
+        """What drafts, by the start and the lines so far."""
+        return speculator(self.config, self._given, self.totals.num_positions)
 
     def close(self) -> Account:
         """Return what was summed so far."""
@@ -150,12 +154,13 @@ class OpenAccount:
         return Account(
             config=self.config,
             deployment=self.deployment,
+            speculator=self.speculator(),
             starts=self.starts,
             since=self.since,
             windows=self.windows,
             figures=summed,
             engines=tuple(engines.items()),
-            num_speculative_tokens=self._num_speculative_tokens,
+            requests_running=self.totals.requests_running,
             lifetime=lifetime,
             spread=self._spread.spread(PERCENTILES),
             best=self._best,
@@ -165,7 +170,7 @@ class OpenAccount:
         )
 
     def _figures(self, counts: Counts) -> Figures:
-        found = log_figures(counts, self._num_speculative_tokens, self.deployment.adaptive_verification)
+        found = log_figures(counts, self.speculator().num_speculative_tokens, self.deployment.adaptive_verification)
         return without_length(found) if self.cumulative else found
 
     def _lifetime(self) -> tuple[int, int] | None:

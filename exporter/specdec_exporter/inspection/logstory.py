@@ -27,8 +27,9 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
     StartFailure,
 )
+from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import KnownPitfall, WarningCount, warning_counts
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, KnownPitfall, WarningCount, warning_counts
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
@@ -77,7 +78,7 @@ class LogStory:
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy or load_policy()
         self._accounts: dict[tuple[object, ...], OpenAccount] = {}
-        self._nameless = OpenAccount(None, Deployment(), self._policy.min_drafts)
+        self._nameless = OpenAccount(Start(), self._policy.min_drafts)
         self._accounts[()] = self._nameless
         self._servers: dict[str | None, _Server] = {}
         self._latest = self._server(None)
@@ -115,7 +116,7 @@ class LogStory:
                 if isinstance(event, EngineConfig):
                     self._configured(server, event)
                 elif server.account.config is None and not server.account.windows:
-                    server.account.deployment = server.start.deployment
+                    server.account.tell(server.start)
             elif isinstance(event, PredictorWarning):
                 self._warnings[event.warning] += 1
             elif isinstance(event, StartFailure):
@@ -131,7 +132,7 @@ class LogStory:
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
-        silence = None if judged else self._silence(self._latest.account.config)
+        silence = None if judged else self._silence()
         verdict = silence or judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
@@ -152,21 +153,21 @@ class LogStory:
 
     def deployment(self) -> Deployment:
         """Return what the log shows of what ran at its end."""
-        config = self._latest.account.config
+        config, said = self._latest.account.config, self._speculator()
         judged = any(account.windows for account in self._accounts.values())
         found = self._evidence(None).known()
-        shown = (
-            {
-                "model": config.model,
-                "draft_model": config.draft_model,
-                "num_speculative_tokens": config.num_speculative_tokens,
-                "speculative": None if config.speculative is msgspec.UNSET else config.speculative,
-            }
-            if config
-            else {}
-        )
-        shown |= {"drafting": True} if judged else {}
+        is_on = True if self._latest.account.windows and self._is_on() is None else self._is_on()
+        shown = {
+            "model": config.model if config else None,
+            "draft_model": said.draft_model,
+            "speculative": is_on,
+            "drafting": True if judged else None,
+        }
         return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
+
+    def _speculator(self) -> Speculator:
+        """Return what drafts at the log's end. The arguments of a start are known before its engine's line."""
+        return self._latest.start.speculator(self._latest.account.totals.num_positions)
 
     def _server(self, name: str | None) -> _Server:
         known = self._servers.get(name if len(self._servers) < MAX_SERVERS or name in self._servers else None)
@@ -187,43 +188,54 @@ class LogStory:
         )
         known = self._accounts.get(key)
         if known is None and len(self._accounts) < MAX_CONFIGURATIONS:
-            known = self._accounts[key] = OpenAccount(config, deployment, self._policy.min_drafts)
+            known = self._accounts[key] = OpenAccount(server.start, self._policy.min_drafts)
         server.account = known or server.account
         server.account.started(config.server)
 
     def _evidence(self, judged: Account | None) -> Evidence:
         """Return the evidence on what ran when the log ended."""
-        config = self._latest.account.config
+        config, said = self._latest.account.config, self._speculator()
         return Evidence(
-            state="drafting" if judged else self._state(config),
+            state="drafting" if judged else self._state(),
             vllm_version=config.vllm_version if config else None,
             engine_generation=config.engine_generation if config else None,
-            method=config.method if config else None,
+            method=said.method,
+            num_speculative_tokens=said.num_speculative_tokens,
             engines=len(judged.engines) if judged else 1,
             log_windows=self.windows,
             warnings=frozenset(self._warnings),
             deployment=self._latest.start.deployment,
         )
 
-    def _state(self, config: EngineConfig | None) -> StateName:
+    def _is_on(self) -> bool | None:
+        """Whether speculation is configured at the log's end; ``None`` if not known.
+
+        Arguments without it do not tell: a checkpoint may bring its own draft model.
+        """
+        if (config := self._latest.account.config) is not None:
+            return config.speculative is not False
+        given = self._latest.start.given
+        return False if given.method in NOT_SPECULATIVE else given.speculative or None
+
+    def _state(self) -> StateName:
         """Return what a log without spec-decode lines shows of the predictor; "unreachable" if nothing."""
-        if self._silence(config) is not None:
+        if self._silence() is not None:
             return "unreachable"
-        if config is not None and config.speculative is False:
+        if self._is_on() is False:
             return "speculation_off"
         return "not_drafting" if self._busy_stats_lines else "idle"
 
-    def _silence(self, config: EngineConfig | None) -> Verdict | None:
+    def _silence(self) -> Verdict | None:
         """Return the verdict on a log that does not even tell whether anything was drafted."""
-        if config is not None and config.speculative is False:
+        if (is_on := self._is_on()) is False:
             return None
         if "stats_logging_disabled" in self._warnings:
             return API_SERVERS
         if self._busy_stats_lines:
-            return None if config is not None else NO_ENGINE_CONFIG
+            return None if is_on else NO_ENGINE_CONFIG
         if self._stats_lines:
             return None
-        return NO_STATS_LINES if config is not None else NOTHING_KNOWN
+        return NO_STATS_LINES if is_on else NOTHING_KNOWN
 
 
 def _not_started(failed: FailedStart) -> Verdict:
@@ -240,15 +252,16 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(
         evidence,
         figures=account.figures,
-        method=account.config.method if account.config else None,
-        num_speculative_tokens=account.num_speculative_tokens,
+        method=account.speculator.method,
+        num_speculative_tokens=account.speculator.num_speculative_tokens,
         deployment=account.deployment,
     )
 
 
 def _speculates(account: Account) -> bool:
     """Whether the windows are of drafts. ``extract_hidden_states`` prints lines too, but drafts nothing."""
-    return account.config is None or account.config.speculative is not False
+    off = account.config is not None and account.config.speculative is False
+    return not off and account.speculator.method not in NOT_SPECULATIVE
 
 
 def _sum_figures(accounts: Sequence[Account]) -> Figures | None:

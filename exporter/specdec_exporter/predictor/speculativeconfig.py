@@ -15,7 +15,7 @@ import msgspec
 
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
-from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.deployment import Deployment, speculative_config_of
 from specdec_exporter.predictor.versions import parse_release
 
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"
@@ -42,8 +42,7 @@ class Server(NamedTuple):
 
 def given_config(command: str | None) -> dict[str, Any]:
     """Return the speculative configuration in a command that starts vLLM; empty if there is none to read."""
-    found = _server_command(command).arguments.get("speculative_config")
-    return found if isinstance(found, dict) else {}
+    return speculative_config_of(_server_command(command).arguments)
 
 
 def config_of(server: Server, ranges: Sequence[Range] = ()) -> dict[str, Any] | None:

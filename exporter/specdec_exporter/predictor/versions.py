@@ -180,6 +180,10 @@ WARNING_HINT: Final = re.compile(
 )
 
 
+# "Draft models" of prompt look-up: vLLM takes them for the method ngram.
+PROMPT_LOOKUP: Final = frozenset({"[ngram]", "ngram"})
+
+
 def canonical_method(method: str) -> str:
     """Return the policy's name of a method that vLLM prints or accepts: ``"deepseek_mtp"`` -> ``"mtp"``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, Event
+from specdec_exporter.predictor.log.speculator import Speculator, speculator
 from specdec_exporter.predictor.log.start import Start
 
 
@@ -14,12 +15,13 @@ class Running:
         self.start = Start()
         self.config: EngineConfig | None = None
         self.deployment = Deployment()  # what the start says; a scrape must not work it out again
+        self._given = Deployment()  # what the arguments alone say
         self.api_version: str | None = None
 
     def observe(self, event: Event) -> bool:
         """Take in an event of a start; return whether it names a configuration or arguments."""
         self.start = self.start.after(event)
-        self.deployment = self.start.deployment
+        self.deployment, self._given = self.start.deployment, self.start.given
         self.config = self.start.config
         return event in (self.config, self.start.arguments)
 
@@ -28,15 +30,19 @@ class Running:
         """Whether the engine is configured to speculate; ``None`` without an engine-init line."""
         return self.config.speculative is True if self.config else None
 
+    def speculator(self, positions: int = 0) -> Speculator:
+        """What drafts; ``positions`` of a curve, 0 without one."""
+        return speculator(self.config, self._given, positions)
+
     @property
     def method(self) -> str | None:
-        """Speculation method by the log's init line."""
-        return self.config.method if self.config else None
+        """Speculation method by the start in the log."""
+        return self.deployment.method
 
     @property
     def draft_model(self) -> str | None:
-        """Draft model by the log's init line."""
-        return self.config.draft_model if self.config else None
+        """Draft model by the start in the log."""
+        return self.deployment.draft_model
 
     @property
     def vllm_version(self) -> str | None:

@@ -138,13 +138,8 @@ class PredictorView:
 
     @property
     def num_speculative_tokens(self) -> int | None:
-        """K by the log's init line, else the number of positions in the last metrics or in the log's lines."""
-        if self.running.config is not None:
-            return self.running.config.num_speculative_tokens
-        if self._positions:
-            return self._positions
-        logged = max((totals.num_speculative_tokens or 0 for totals in self.log.engines.values()), default=0)
-        return logged or None
+        """K by the log's start, the positions in the last metrics, or those in the log's lines."""
+        return self.running.speculator(self._positions or self.log.num_positions).num_speculative_tokens
 
     @property
     def start(self) -> StartSummary | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -13,6 +14,7 @@ from specdec_exporter.inspection.examination import failed_starts, sampling_word
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
 from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import summarise
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import load_policy
@@ -64,37 +66,50 @@ def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
     return words
 
 
-def describe_config(config: EngineConfig) -> str:
-    """Return the configuration as one phrase."""
+def describe_config(config: EngineConfig, said: Speculator) -> str:
+    """Return the configuration, and what drafts, as one phrase."""
     engine = f" ({config.engine_generation.upper()} engine)" if config.engine_generation else ""
     words = [f"vLLM {config.vllm_version or 'of unknown version'}{engine}"]
     if config.served_model_name or config.model:
         words.append(f"model {config.served_model_name or config.model}")
     if config.speculative is False:
         words.append("speculation off")
-    if config.method:
-        words.append(f"method {config.method}")
-    if config.draft_model:
-        words.append(f"draft model {config.draft_model}")
-    if config.num_speculative_tokens:
-        words.append(f"k = {config.num_speculative_tokens}")
+    words += _drafter(said)
+    words += [f"k = {said.num_speculative_tokens}"] if said.num_speculative_tokens else []
     return ", ".join(words)
+
+
+def _drafter(said: Speculator) -> list[str]:
+    words = [f"method {said.method}"] if said.method else []
+    return [*words, f"draft model {said.draft_model}"] if said.draft_model else words
+
+
+def _without_config(said: Speculator) -> str:
+    """Say what is known without an engine-init line, and from where."""
+    by_lines = said.num_speculative_tokens_by == "curve"
+    k = [f"k = {said.num_speculative_tokens}"] if said.num_speculative_tokens else []
+    given = [*_drafter(said), *([] if by_lines else k)]
+    words = [f"no engine-init line; by its arguments {', '.join(given)}" if given else _NOT_IN_LOG]
+    return "; ".join([*words, *(f"{each} from its lines" for each in k if by_lines)])
+
+
+_NOT_IN_LOG: Final = "not in this log (no engine-init line)"
 
 
 def _print_configurations(console: Console, analysis: Analysis) -> None:
     rows: list[tuple[str, str]] = []
     for number, account in enumerate(analysis.accounts, start=1):
         if account.config is None:
-            k = account.num_speculative_tokens
-            words = "not in this log (no engine-init line)" + (f"; k = {k} from its lines" if k else "")
+            words = _without_config(account.speculator)
         else:
-            words = ", ".join([describe_config(account.config), *sampling_words(account.deployment)])
+            described = describe_config(account.config, account.speculator)
+            words = ", ".join([described, *sampling_words(account.deployment)])
             if account.since:
                 words += f"; since {account.since}"
             if account.starts > 1:
                 words += f"; {account.starts} engine starts"
         rows.append((f"{number}.", words))
-    rows = rows or [("1.", "not in this log (no engine-init line)")]
+    rows = rows or [("1.", _without_config(analysis.start.speculator()))]
     if (started := summarise(analysis.start)) is not None:
         rows.append(("Start", started.text if len(analysis.accounts) < 2 else f"the last one: {started.text}"))
     heading(console, "Configuration" if len(analysis.accounts) < 2 else "Configurations", pairs(rows))

@@ -6,12 +6,13 @@ Conditions of facts name these fields. ``None``: not known, or not given where v
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from specdec_exporter.predictor.versions import LOSSY_REJECTION, NOT_SPECULATIVE, SYNTHETIC, Release
+from specdec_exporter.predictor.versions import LOSSY_REJECTION, NOT_SPECULATIVE, PROMPT_LOOKUP, SYNTHETIC, Release
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,13 +99,20 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "structured_outputs_backend": [("structured_outputs_config", "backend"), ("guided_decoding_backend",)],
     "kv_connector": [("kv_transfer_config", "kv_connector")],
     "kv_role": [("kv_transfer_config", "kv_role")],
-    "method": [("speculative_config", "method")],
-    "draft_model": [("speculative_config", "model"), ("speculative_model",)],
-    "num_speculative_tokens": [("speculative_config", "num_speculative_tokens"), ("num_speculative_tokens",)],
+    "method": [("speculative_config", "method"), ("spec_method",)],
+    "draft_model": [("speculative_config", "model"), ("speculative_model",), ("spec_model",)],
+    "num_speculative_tokens": [
+        ("speculative_config", "num_speculative_tokens"),
+        ("num_speculative_tokens",),
+        ("spec_tokens",),
+    ],
     "draft_quantization": [("speculative_config", "quantization"), ("speculative_model_quantization",)],
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
     "adaptive_verification": [("speculative_config", "enable_adaptive_verification")],
 }
+# Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.32.0) -> their keys there. It refuses both
+# spellings of one key.
+_SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
 # The keys that are kept of an argument that takes JSON. All of speculative_config are.
@@ -125,9 +133,11 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
         for field, paths in _ARGUMENTS.items()
         if (value := next((each for path in paths if (each := _at(arguments, path)) is not None), None)) is not None
     }
-    speculative = arguments.get("speculative_config")
-    keys = {str(key): _scalar(value) for key, value in speculative.items()} if isinstance(speculative, Mapping) else {}
+    keys = {str(key): _scalar(value) for key, value in speculative_config_of(arguments).items()}
     known = {field: value for field, value in found.items() if _fits(field, value)}
+    if "method" not in known and known.get("draft_model") in PROMPT_LOOKUP:
+        known["method"] = "ngram"
+        del known["draft_model"]
     # vLLM's default. Only proposers that run a model have the switch: 0.32.0 and later ignore it with n-gram.
     if keys and ("enable_adaptive_verification" not in keys or known.get("method") in ("ngram", "ngram_gpu")):
         known["adaptive_verification"] = False
@@ -138,6 +148,13 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
         speculative=on and known.get("method") not in NOT_SPECULATIVE,
         **known,
     )
+
+
+def speculative_config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the speculative configuration of arguments, with the flags that are short for its keys."""
+    given = arguments.get("speculative_config")
+    flags = {key: value for flag, key in _SPECULATIVE_FLAGS.items() if (value := arguments.get(flag)) is not None}
+    return {**given, **flags} if isinstance(given, Mapping) else flags
 
 
 def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
@@ -152,6 +169,7 @@ def _scalar(value: Any) -> str | bool | int | float:
     return value if is_scalar else ""
 
 
+_WHOLE: Final = re.compile(r"\d{1,9}", re.ASCII)
 # Text and numbers that pydantic takes for a boolean: a key on its own, as in --speculative-config.key True, is text.
 _BOOLEANS: Final[Mapping[str | int, bool]] = {
     **dict.fromkeys((1, "1", "on", "t", "true", "y", "yes"), True),
@@ -160,6 +178,8 @@ _BOOLEANS: Final[Mapping[str | int, bool]] = {
 
 
 def _value(field: str, value: Any) -> Any:
+    if _TYPES[field] is int and isinstance(value, str) and _WHOLE.fullmatch(value) is not None:
+        return int(value)  # in JSON, which pydantic takes too
     if _TYPES[field] is not bool or not isinstance(value, str | int):
         return value
     return _BOOLEANS.get(value.lower() if isinstance(value, str) else value, value)

@@ -20,7 +20,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.deployment import KEPT_ARGUMENTS, KEPT_KEYS
 from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams, ServerArguments
-from specdec_exporter.predictor.versions import NOT_SPECULATIVE
+from specdec_exporter.predictor.versions import NOT_SPECULATIVE, PROMPT_LOOKUP
 
 _STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 # An unclosed string reaches to the end, which keeps the search linear.
@@ -121,7 +121,7 @@ def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
     method = _unquoted(fields.get("method"))
     # Up to 0.7.3 the key is "draft_model", there is no method, and "[ngram]" is the method.
     draft_model = _unquoted(fields.get("model", fields.get("draft_model")))
-    if method is None and draft_model == "[ngram]":
+    if method is None and draft_model in PROMPT_LOOKUP:
         method, draft_model = "ngram", None
     return method, draft_model, _integer(fields.get("num_spec_tokens"))
 

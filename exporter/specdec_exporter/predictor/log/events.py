@@ -1,15 +1,17 @@
 """The events of a predictor's log, one per line. ``None``: the line does not have this figure.
 
 Times are as printed (in most releases without year and zone), throughputs in tokens/s, ratios 0..1. ``engine`` is as
-printed (``"000"``; ``"aggregated"`` for a line summed over engines). The spec-decoding line has no engine; it gets the
-one of the same process's engine-stats line before it. ``gc=False``: events hold no references to each other.
+printed (``"000"``; ``"aggregated"`` for a line summed over engines). The spec-decoding line has no engine and no load:
+it gets those of the same process's engine-stats line before it. ``gc=False``: events hold no references to each other.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
+
+AGGREGATED: Final = "aggregated"  # the engine of a line that is a sum over engines
 
 
 class LogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
@@ -42,6 +44,7 @@ class SpecDecoding(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag=
     num_speculative_tokens: int | None = None
     emitted_tokens: int | None = None
     system_efficiency: float | None = None
+    requests_running: int | None = None  # on its engine, when the line was printed
 
 
 class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_stats", gc=False):
@@ -56,7 +59,7 @@ class EngineStats(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class EngineConfig(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="engine_config", gc=False):
-    """The engine-init line: the only source of method, draft model and k.
+    """The engine-init line: the best source of method, draft model and k.
 
     ``settings`` are further ones, by the names of vLLM's arguments, with the values that the engine uses.
     """

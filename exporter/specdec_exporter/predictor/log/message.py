@@ -16,6 +16,7 @@ from specdec_exporter.predictor.log.configline import (
     parse_server_arguments,
 )
 from specdec_exporter.predictor.log.events import (
+    AGGREGATED,
     EngineConfig,
     EngineStats,
     Event,
@@ -104,7 +105,7 @@ def _read(message: str, origin: Origin, how: How) -> Event | Malformed | None:
         would_count = kind in (SpecDecoding, EngineStats) and writes(origin.tag, kind, any_writer=True)
         return _UNTRUSTED if would_count else None
     if stats is not None:
-        engine = "aggregated" if stats["aggregated"] else stats["engine"]
+        engine = AGGREGATED if stats["aggregated"] else stats["engine"]
         return read_engine_stats(message[stats.start("body") :], engine, joined=how.joined)
     if kind is RequestParams:
         return parse_request_params(message)

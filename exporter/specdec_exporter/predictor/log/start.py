@@ -20,6 +20,7 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     StartPhase,
 )
+from specdec_exporter.predictor.log.speculator import Speculator, speculator
 
 E = TypeVar("E", bound=Event)
 # After these, no engine of the same start prints its first line.
@@ -101,6 +102,15 @@ class Start(msgspec.Struct, frozen=True):
         return seconds_between(self.arguments.timestamp if self.arguments else None, ready.timestamp if ready else None)
 
     @property
+    def given(self) -> Deployment:
+        """What the arguments say."""
+        return of_arguments(self.arguments.arguments if self.arguments else {})
+
+    def speculator(self, positions: int = 0) -> Speculator:
+        """What drafts; ``positions`` of a curve, 0 without one."""
+        return speculator(self.config, self.given, positions)
+
+    @property
     def deployment(self) -> Deployment:
         """The arguments, and over them the values that the engine uses."""
         given = self.arguments.arguments if self.arguments else {}
@@ -109,12 +119,13 @@ class Start(msgspec.Struct, frozen=True):
         deployment = msgspec.structs.replace(of_arguments({**given, **used}), arguments=frozenset(given))
         if config is None:
             return deployment if given else msgspec.structs.replace(deployment, speculative=None)
+        said = self.speculator()
         return msgspec.structs.replace(
             deployment,
             speculative=config.speculative is True,
-            method=config.method,
-            draft_model=config.draft_model,
-            num_speculative_tokens=config.num_speculative_tokens,
+            method=said.method,
+            draft_model=said.draft_model,
+            num_speculative_tokens=said.num_speculative_tokens,
         )
 
 

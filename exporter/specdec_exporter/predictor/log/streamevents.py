@@ -7,6 +7,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
+    AGGREGATED,
     START_KINDS,
     EngineConfig,
     EngineStats,
@@ -32,8 +33,8 @@ class StreamEvents:
         self._wants_start = bool(kinds & {StartPhase, KVCache})
         self.start_bytes = bounds.START_BYTES if self._wants_start else 0
         self._starts = StartWatch() if StartFailure in kinds else None
-        # The engine whose statistics a process (its server, name and id) printed last.
-        self._engines: dict[tuple[str | None, str | None, int | None], str] = {}
+        # The statistics that a process (its server, name and id) printed last.
+        self._stats: dict[tuple[str | None, str | None, int | None], EngineStats] = {}
         self._events: list[Event] = []
 
     @property
@@ -50,11 +51,7 @@ class StreamEvents:
         """Take in the event of one line. ``timestamp``: of its container's runtime."""
         writer = event.server, event.process, event.pid
         if isinstance(event, EngineStats):
-            # A spec-decode line has no engine. It belongs to the same process's statistics line before it.
-            if event.engine is None:
-                self._engines.pop(writer, None)
-            else:
-                self._engines[writer] = event.engine
+            self._stats[writer] = event
             self.start_bytes = 0
         if self.start_bytes <= 0 and isinstance(event, StartPhase | KVCache):
             return  # later than a start, where only chance finds it
@@ -64,15 +61,17 @@ class StreamEvents:
             return
         if self._wants_start and isinstance(event, EngineConfig | ServerArguments):
             self.start_bytes = bounds.START_BYTES
-        if isinstance(event, SpecDecoding):
-            event = msgspec.structs.replace(event, engine=self._engines.pop(writer, None))
+        if isinstance(event, SpecDecoding) and (stats := self._stats.pop(writer, None)) is not None:
+            # It belongs to the same process's statistics line before it. A sum over engines is no engine's load.
+            running = None if stats.engine == AGGREGATED else stats.running
+            event = msgspec.structs.replace(event, engine=stats.engine, requests_running=running)
         if event.timestamp is None and timestamp is not None:
             event = msgspec.structs.replace(event, timestamp=timestamp)
         self._events.append(event)
 
     def forget_engines(self) -> None:
         """Forget whose statistics were printed last: a line that cannot be read may have named another engine."""
-        self._engines.clear()
+        self._stats.clear()
 
     def finish(self) -> None:
         """End the stream: nothing follows."""
@@ -81,9 +80,9 @@ class StreamEvents:
 
     def taken(self) -> list[Event]:
         """Return the events since the last call."""
-        if len(self._engines) > bounds.LOG_WRITERS:
-            self._counters.dropped["log_writers"] += len(self._engines)
-            self._engines.clear()
+        if len(self._stats) > bounds.LOG_WRITERS:
+            self._counters.dropped["log_writers"] += len(self._stats)
+            self._stats.clear()
         events, self._events = self._events, []
         self._counters.matched_lines += len(events)
         return events

@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 
 from specdec_exporter import bounds
-from specdec_exporter.predictor.log.events import SpecDecoding
+from specdec_exporter.predictor.log.events import AGGREGATED, SpecDecoding
 from specdec_exporter.predictor.log.rounding import reconstruct_window
 
 OTHER = "other"  # the sum of the engines beyond the bound
@@ -21,7 +21,10 @@ class EngineLogTotals:
         self.accepted_tokens = 0
         self.drafts = 0
         self.accepted_per_position: list[int] = []
-        self.num_speculative_tokens: int | None = None  # of the last line
+        self.num_positions = 0  # of the last line that tells k: in its list, or as a V0 engine says
+        # Of the lines beside a number of running requests: their draft tokens, and these times the requests.
+        self.loaded_tokens = 0
+        self.loads = 0
         # Accepted and draft tokens of the last line, if it printed lifetime totals (V0).
         self.lifetime: tuple[int, int] | None = None
 
@@ -39,6 +42,15 @@ class EngineLogTotals:
         if accepted >= before[0] and drafted >= before[1]:  # else restarted: all of it is new
             return accepted - before[0], drafted - before[1]
         return accepted, drafted
+
+    def add_load(self, requests_running: int | None, drafted: int) -> None:
+        """Add the draft tokens of a line, and how many requests ran.
+
+        None may run at the moment of the line, but a request ran while its tokens were drafted.
+        """
+        if requests_running is not None:
+            self.loaded_tokens += drafted
+            self.loads += drafted * max(requests_running, 1)
 
     def add_positions(self, accepted: list[int]) -> None:
         """Add the accepted tokens of one line by position."""
@@ -59,6 +71,20 @@ class LogTotals:
         self.engines: dict[str, EngineLogTotals] = {}
         self.most_engines = bounds.LOG_ENGINES
         self.dropped: Counter[str] = Counter()
+
+    @property
+    def num_positions(self) -> int:
+        """The most positions that an engine's last line tells; 0 if none does."""
+        return max((totals.num_positions for totals in self.engines.values()), default=0)
+
+    @property
+    def requests_running(self) -> float | None:
+        """Mean number of requests running on the engine that drafted, over draft tokens; ``None`` if not printed.
+
+        Over draft tokens, not over lines: idle lines say nothing of the load at which drafts had to pay.
+        """
+        loaded = sum(totals.loaded_tokens for totals in self.engines.values())
+        return sum(totals.loads for totals in self.engines.values()) / loaded if loaded else None
 
     def engine(self, label: str) -> EngineLogTotals:
         """Return the totals of an engine; a new one starts at zero."""
@@ -86,12 +112,12 @@ class LogTotals:
         totals = self.engine(label)
         totals.windows += 1
         k = event.num_speculative_tokens
-        if k:
-            totals.num_speculative_tokens = k
+        totals.num_positions = k or totals.num_positions
         tokens = totals.since_last(event)
         if tokens is None:
             return None
         accepted, drafted = tokens
+        totals.add_load(event.requests_running, drafted)
         length = event.mean_acceptance_length
         if length is not None:
             k = k or num_speculative_tokens
@@ -116,6 +142,6 @@ def engine_label(printed: str | None, known: tuple[str, ...] = ()) -> str:
     """
     if printed is None:
         if len(known) > 1:
-            return "aggregated"
+            return AGGREGATED
         return known[0] if known else "0"
     return str(int(printed)) if printed.isdecimal() else printed
