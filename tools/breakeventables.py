@@ -49,7 +49,10 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def verdict(self, load: int) -> Verdict:
         """Return what the exporter says of it at a load, without a recording."""
         counts = Counts(
-            drafts=_DRAFTS, draft_tokens=self.k * _DRAFTS, accepted_tokens=(self.length - 1.0) * _DRAFTS, first_tokens=_DRAFTS
+            drafts=_DRAFTS,
+            draft_tokens=self.k * _DRAFTS,
+            accepted_tokens=(self.length - 1.0) * _DRAFTS,
+            first_tokens=_DRAFTS,
         )
         seen = figures(counts, self.k, "metrics", 1800.0, concurrency=float(load) or None)
         evidence = Evidence(state="drafting", figures=seen, method=self.method, num_speculative_tokens=self.k)

@@ -35,7 +35,8 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     "watch": (
         (
             "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
-            "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, nothing is drafted, and no loss is measured"
+            "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, "
+            "nothing is drafted, and no loss is measured"
         ),
         "measure",
     ),

@@ -124,9 +124,15 @@ function(config, signals)
         'Whether speculation pays is not measured here.',
       ),
       // All of it in one sentence, and the sample.
-      judged: self.paying + ' ' + alert.ifAccepted('Acceptance is %(acceptance)s,' % self, 'That is') + ' over %(drafts)s drafts in %(long)s.' % self,
+      judged: self.paying + ' ' + alert.ifAccepted('Acceptance is %(acceptance)s.' % self)
+              + ' The sample is %(drafts)s drafts in %(long)s.' % self,
       // A length needs no k to be read.
-      paying: 'A step gives %(acceptance_length)s tokens (mean acceptance length); at this load about %(acceptance_length_min)s pay off, %(basis)s.' % self,
+      paying: 'A step gives %(acceptance_length)s tokens (mean acceptance length)' % self
+              + alert.ifThereIs(
+                signals.acceptance_length_min.record,
+                '; at this load about %(acceptance_length_min)s pay off, %(basis)s' % self,
+                '',
+              ) + '.',
       drafts: alert.number(signals.sample.record, alert.whole),
       curve: alert.ifThereIs(
         signals.first_acceptance.record,

@@ -35,6 +35,7 @@ function(config, signals)
         'acceptance',
         'acceptance_now',
         'acceptance_length',
+        'drafted_length',
         'acceptance_min',
         'acceptance_length_min',
         'warming',

@@ -10,45 +10,47 @@ function(config, source, signals, name)
   local number = promql.number;
   local ratio(above, below) = '%(above)s / (%(below)s > 0)' % { above: above, below: below };
 
-  local drafts = signals.drafts.record;
+  // Each service that drafts has it, also where a release counts no drafts.
+  local drafted = signals.draft_tokens.record;
 
   // The levels that are assumed for a method, k and load: the exporter says them. Without the sidecar they come from the mean
   // draft length and the load, as in policy.py, and the method is that of a selector, or not known.
   local assumed(key) =
     local row(rows) =
-      local sum(side) = std.join(' + ', [number(rows[0][side][key])] + [
-        '%s * (%s > bool %s)' % [
-          number(rows[i][side][key] - rows[i - 1][side][key]),
-          promql.group(signals.draft_length.counted),
-          number(rows[i - 1].k_max + 0.5),
+      // Levels fall with k.
+      local sum(side) = std.join(' + ', [number(rows[std.length(rows) - 1][side][key])] + [
+        '%s * (%s < bool %s)' % [
+          number(rows[i][side][key] - rows[i + 1][side][key]),
+          '(%s or 0 * %s)' % [signals.drafted_length.record, drafted],
+          number(rows[i].k_max + 0.5),
         ]
-        for i in std.range(1, std.length(rows) - 1)
-        if rows[i][side][key] != rows[i - 1][side][key]
+        for i in std.range(0, std.length(rows) - 2)
+        if rows[i][side][key] != rows[i + 1][side][key]
       ]);
       local busy = 'clamp(ln(%s / %s) / %s, 0, 1)' % [
         promql.group(source.concurrency(long)),
         number(policy.assumed.light_requests),
         number(std.log(policy.assumed.heavy_requests / policy.assumed.light_requests)),
       ];
-      '%(light)s + ((%(heavy)s) - (%(light)s)) * %(on)s (%(busy)s or %(on)s 0 * %(drafts)s)' % {
+      '%(light)s + ((%(heavy)s) - (%(light)s)) * (%(busy)s or %(on)s 0 * %(drafted)s)' % {
         light: sum('light'),
         heavy: sum('heavy'),
         on: on,
         busy: busy,
-        drafts: drafts,
+        drafted: drafted,
       };
     local of(method) =
       local rows = policy.assumed.rows;
       local own = [each for each in rows if 'methods' in each && std.member(each.methods, method)];
       local found = if own != [] then own else [each for each in rows if !('methods' in each)];
       local safe = if key == 'watch' && !std.member(policy.assumed.published, method) then policy.assumed.unpublished_watch else 0;
-      'clamp_min(0 * %(drafts)s + %(levels)s, %(safe)s)' % { drafts: drafts, levels: row(found), safe: number(safe) };
+      'clamp_min(0 * %(drafted)s + %(levels)s, %(safe)s)' % { drafted: drafted, levels: row(found), safe: number(safe) };
     if config.source == 'exporter' then
       // min: replicas differ by their load, and during a rollout by their method.
       promql.by('min', level, promql.range('avg_over_time', source.family('policy_acceptance_ratio_' + key), long))
     else
       promql.firstOf([
-        '(%s)\nand\n%s' % [of(method), drafts + promql.braces([config.vllm_method_selectors[method]])]
+        '(%s)\nand\n%s' % [of(method), drafted + promql.braces([config.vllm_method_selectors[method]])]
         for method in std.objectFields(config.vllm_method_selectors)
       ] + [of('')], level);
 
@@ -149,13 +151,18 @@ function(config, source, signals, name)
       help: 'Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.',
       expr: '1 + ' + ratio(signals.accepted_tokens.record, signals.drafts.record),
     },
-    // Not recorded: the quotient of two records.
+    drafted_length: {
+      record: name('draft_length', 'mean', long),
+      unit: 'short',
+      help: 'Draft tokens / drafts, as counted.',
+      expr: ratio(signals.draft_tokens.record, signals.drafts.record),
+    },
+    // Not recorded.
     draft_length: {
       unit: 'short',
       help: 'Mean draft length: draft tokens / drafts. Below k, some drafts are short and the end of the curve reads low. '
             + 'Absent with adaptive verification.',
-      counted:: ratio(signals.draft_tokens.record, signals.drafts.record),
-      expr: signals.whollyVerified(self.counted),
+      expr: signals.whollyVerified(signals.drafted_length.record),
     },
     // Not recorded: panels ask for one service.
     tokens_per_step: {

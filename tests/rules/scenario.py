@@ -41,6 +41,7 @@ FAMILIES = {
         "waiting": "specdec_requests_waiting",
         "kv_cache": "specdec_kv_cache_usage_ratio",
         "steps": "specdec_step_latency_seconds_count",
+        "step_seconds": "specdec_step_latency_seconds_sum",
         "tpot": "specdec_time_per_output_token_seconds",
         "ttft": "specdec_time_to_first_token_seconds",
         "e2e": "specdec_request_latency_seconds",
@@ -56,6 +57,7 @@ FAMILIES = {
         "waiting": "vllm:num_requests_waiting",
         "kv_cache": "vllm:kv_cache_usage_perc",
         "steps": "vllm:inter_token_latency_seconds_count",
+        "step_seconds": "vllm:inter_token_latency_seconds_sum",
         "tpot": "vllm:request_time_per_output_token_seconds",
         "ttft": "vllm:time_to_first_token_seconds",
         "e2e": "vllm:e2e_request_latency_seconds",
@@ -106,7 +108,8 @@ class Phase:
 
     ``curve`` is accepted at the position / drafts; its length is k. ``present`` false: no samples, as
     of a pod that is gone; ``removed``: and Prometheus knows, so its series end at once. ``up`` false: the target is
-    there and cannot be read. ``restart``: counters begin at 0 again.
+    there and cannot be read. ``restart``: counters begin at 0 again. ``in_decode``: requests at a time, by their steps;
+    by default so many that break-even is assumed to be high.
     """
 
     minutes: int
@@ -116,6 +119,7 @@ class Phase:
     requests_per_minute: float = 60.0
     latency: Mapping[str, Shares] = dataclasses.field(default_factory=lambda: STEADY)
     running: float = 4.0
+    in_decode: float = 40.0
     waiting: float = 0.0
     kv_cache: float = 0.4
     preemptions_per_minute: float = 0.0
@@ -177,8 +181,8 @@ def service(
     """Return the series of one replica over its phases.
 
     ``labels`` replace the usual ones; empty ones are left out. Not ``speculative``: no draft counters.
-    ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum`` and ``watch``: the levels that the
-    exporter assumes; by default those of a large batch.
+    ``verification``: "adaptive" where vLLM verifies only part of each draft. ``minimum`` and ``watch``: the levels that
+    the exporter assumes; by default those of a large batch.
     """
     target = _target({"job": "predictors", **(labels or {})})
     own = target | {"engine": "0"}
@@ -218,6 +222,7 @@ def service(
             steps = drafts or requests * 100
             step(names["generation_tokens"], grown(requests + steps + accepted))
             step(names["steps"], grown(steps))
+            step(names["step_seconds"], grown(60 * phase.in_decode))
             step(names["preemptions"], grown(phase.preemptions_per_minute))
             for sli in families:
                 shares = phase.latency[sli]
@@ -348,6 +353,7 @@ class Case:
     series: Sequence[Series]
     firing: Mapping[int, set[str]] = dataclasses.field(default_factory=dict)
     values: Mapping[int, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
+    flags: bool = False  # whether the flag of the guides is looked at, which nobody is told of
 
     @property
     def prefix(self) -> str:
@@ -362,7 +368,7 @@ class Case:
         """What is expected, as promtool reads it."""
         # Of all cases of a run together, whatever they are of: tests/rules/test_fleet.py.
         fired = 'ALERTS{alertstate="firing", alertname!="SpecDecodeManyServices"}'
-        if all(FLAG not in expected for expected in self.firing.values()):  # nobody is told of it
+        if not self.flags:
             fired += ' unless ALERTS{alertname="SpecDecodeAcceptanceLow", severity="info"}'
         for minute, expected in self.firing.items():
             samples = []
@@ -390,6 +396,8 @@ class Case:
     def fired(self, alerts: Iterable[Fired]) -> list[Fired]:
         """Those of the case's services, which have their own names again; sorted by labels."""
         own = [one for one in alerts if one.labels.get("inference_service", self.prefix).startswith(self.prefix)]
+        flag = tuple(FLAG.split())
+        own = [one for one in own if self.flags or (one.labels["alertname"], one.labels["severity"]) != flag]
         return sorted((one.without(self.prefix) for one in own), key=lambda one: sorted(one.labels.items()))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from rules.scenario import CHAT, NOWHERE, SECOND, Case, Pack, Phase, Series, replica, service
+import pytest
+
+from rules.scenario import CHAT, FLAG, NOWHERE, SECOND, Case, Pack, Phase, Series, Source, replica, service
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -268,23 +270,43 @@ def test_nobody_is_woken_without_half_an_hour_of_almost_nothing(pack: Pack) -> N
             series=service(Phase(minutes=60, curve=nothing), Phase(minutes=40, curve=HEALTHY)),
             firing={58: {PAGE, TICKET}, 78: {TICKET}},
         ),
-        # 0.3 of the draft tokens, and 3.1 tokens a step.
-        Case(
-            name="k 7 with 3.1 tokens a step",
-            series=service(Phase(minutes=60, curve=(0.72, 0.5, 0.35, 0.24, 0.15, 0.09, 0.05))),
-            firing=quiet,
-        ),
-        Case(
-            name="k 7 with 2 tokens a step",
-            series=service(Phase(minutes=60, curve=(0.5, 0.25, 0.12, 0.07, 0.04, 0.02, 0.0))),
-            firing={50: {TICKET}},
-        ),
         Case(
             name="k 7 with 1.56 tokens a step",
             series=service(Phase(minutes=60, curve=(0.4, 0.1, 0.04, 0.02, 0, 0, 0))),
             firing={50: {TICKET}},
         ),
+        Case(
+            name="k 15 with a tenth of its tokens at light load",
+            series=service(Phase(minutes=60, curve=(0.7, 0.4, 0.2, 0.1, 0.05, *(0.0,) * 10)), minimum=0.09, watch=0.25),
+            firing=quiet,
+        ),
         every=1,
+    )
+
+
+@pytest.mark.parametrize("source", ["exporter", "vllm"])
+def test_one_length_is_a_ticket_in_a_large_batch_and_a_flag_in_a_small_one(either_pack: Pack, source: Source) -> None:
+    tokens_3_1, tokens_1_5 = (0.72, 0.5, 0.35, 0.24, 0.15, 0.09, 0.05), (0.4, 0.08, 0.02, 0, 0, 0, 0)
+    told = {  # requests in decode, curve, what the exporter assumes, what fires
+        "large batch": (200.0, tokens_3_1, 0.5, {TICKET, FLAG}),
+        "small batch": (3.0, tokens_3_1, 0.09, {FLAG}),
+        "in between": (16.0, tokens_3_1, 0.295, {FLAG}),
+        "small batch with 1.5 tokens a step": (3.0, tokens_1_5, 0.09, {TICKET, FLAG}),
+        "small batch with a good draft": (3.0, HEALTHY, 0.12, set[str]()),
+    }
+    either_pack.run(
+        *(
+            Case(
+                name=name,
+                series=service(
+                    Phase(minutes=60, curve=curve, in_decode=load), minimum=level, watch=0.65, source=source
+                ),
+                firing={50: alerts},
+                flags=True,
+            )
+            for name, (load, curve, level, alerts) in told.items()
+        ),
+        every=2,
     )
 
 

@@ -67,7 +67,14 @@ def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack) -
         }
         return Case(
             name=f"{name} {method}",
-            series=service(*phases, source=source, method=method, verification=verification, families=("ttft",)),
+            series=service(
+                *phases,
+                source=source,
+                method=method,
+                verification=verification,
+                minimum={"dspark": 0.12}.get(method, 0.5),
+                families=("ttft",),
+            ),
             firing={LIGHT: set(), 150: told, 200: told, 239: told},
             values={200: known | values},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import re
@@ -207,9 +208,9 @@ def test_the_tail_gets_the_room_that_a_wandering_lognormal_needs(wander: float, 
 
 def test_slower_than_its_own_past_is_the_verdict_where_drafts_are_fine(either_pack: Pack, source: Source) -> None:
     def then(curve: tuple[float, ...], now: Shares, requests: float = 900) -> list[Series]:
-        past = [Phase(minutes=HOUR, latency={"tpot": USUAL}, requests_per_minute=900) for _ in range(30)]
-        late = [Phase(minutes=HOUR, latency={"tpot": now}, requests_per_minute=requests, curve=curve) for _ in range(3)]
-        return service(*past, *late, families=("tpot",), source=source)
+        usual = Phase(minutes=HOUR, latency={"tpot": USUAL}, requests_per_minute=900, in_decode=40.0 * STEP)
+        now_phase = dataclasses.replace(usual, latency={"tpot": now}, requests_per_minute=requests, curve=curve)
+        return service(*[usual] * 30, *[now_phase] * 3, families=("tpot",), source=source)
 
     slow, tail = slower(USUAL, 1.25), with_tail(USUAL, 0.07, 0.15)
     good, poor = (0.9, 0.8, 0.7), (0.5, 0.3, 0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,9 +164,17 @@ def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], cod
 
 
 def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
-    line = window([110, 60, 30], 200)  # a third: enough for n-gram look-up, not for a draft model
-    assert told(config(method="draft_model"), line).verdict.code == "watch"
-    assert told(config(method="[ngram]", draft_model=None), line).verdict.code == "healthy"
+    line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below an EAGLE head's
+    assert told(config(method="eagle3"), line).verdict.headline.startswith("May pay: 1.84 tokens a step")
+    assert told(config(method="[ngram]", draft_model=None), line).verdict.headline.startswith("May lose: 1.84 tokens")
+
+
+@pytest.mark.parametrize(("running", "word", "load"), [(3, "Probably pays", "3.0"), (200, "May lose", "200")])
+def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load: str) -> None:
+    line = msgspec.structs.replace(window([176, 110, 70, 42, 22], 200), requests_running=running)  # 0.42
+    verdict = told(config(method="eagle3", num_speculative_tokens=5), line).verdict
+    needed = "1.45" if running == 3 else "3.50"
+    assert verdict.headline == f"{word}: 3.10 tokens a step; at {load} requests in decode about {needed} pay off, assumed"
 
 
 # --- what the line of arguments says ---

@@ -150,7 +150,7 @@ class OpenAccount:
         counts = reduce(add, (logged_counts_of(one) for one in totals.values()), Counts())
         if lifetime and not counts.draft_tokens:  # a single lifetime line gives no difference
             counts = Counts(accepted_tokens=lifetime[0], draft_tokens=lifetime[1])
-        summed = self._figures(counts) if totals else None
+        summed = self._figures(counts, self.totals.requests_running) if totals else None
         return Account(
             config=self.config,
             deployment=self.deployment,
@@ -169,8 +169,9 @@ class OpenAccount:
             thirds=self._thirds(),
         )
 
-    def _figures(self, counts: Counts) -> Figures:
-        found = log_figures(counts, self.speculator().num_speculative_tokens, self.deployment.adaptive_verification)
+    def _figures(self, counts: Counts, requests_running: float | None = None) -> Figures:
+        k, adaptive = self.speculator().num_speculative_tokens, self.deployment.adaptive_verification
+        found = msgspec.structs.replace(log_figures(counts, k, adaptive), concurrency=requests_running)
         return without_length(found) if self.cumulative else found
 
     def _lifetime(self) -> tuple[int, int] | None:

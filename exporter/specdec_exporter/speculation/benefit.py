@@ -61,19 +61,21 @@ def break_even(
 
 def against(figures: Figures, even: BreakEven) -> str:
     """Say what a step gives and what would pay: as lengths where they are known, which need no k to be read."""
-    length, needed, rate, load = (
-        figures.mean_acceptance_length,
-        even.mean_acceptance_length,
-        figures.acceptance_ratio,
-        even.concurrency,
-    )
-    where = "at light load (the load is not known)"
+    if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
+        return f"acceptance {figures.acceptance_ratio or 0.0:.2f}; {needed(figures, even)}"
+    return f"{figures.mean_acceptance_length:.2f} tokens a step; {needed(figures, even)}"
+
+
+def needed(figures: Figures, even: BreakEven) -> str:
+    """Say what would pay at this load."""
+    load, where = even.concurrency, "at light load (the load is not known)"
     if load is not None:
         where = f"at {load:.{0 if load >= _WHOLE else 1}f} requests in decode"
-    if length is None or needed is None:
-        return f"acceptance {rate or 0.0:.2f}; {where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
-    about = "at most" if rate is None else "about"  # the length assumes that all of each draft is verified
-    return f"{length:.2f} tokens a step; {where} {about} {needed:.2f} pay off, {even.basis}"
+    if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
+        return f"{where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
+    # The length assumes that all of each draft is verified.
+    about = "at most" if figures.acceptance_ratio is None and even.basis == "assumed" else "about"
+    return f"{where} {about} {even.mean_acceptance_length:.2f} pay off, {even.basis}"
 
 
 _WHOLE: Final = 9.95  # from here on tenths of a request say nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
-from specdec_exporter.speculation.benefit import BreakEven, against
+from specdec_exporter.speculation.benefit import BreakEven, needed
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
@@ -21,7 +21,7 @@ def by_break_even(
     short = rate is not None and rate < even.acceptance_ratio and (loses is None or even.basis == "measured")
     findings: list[Finding] = []
     if figures.mean_acceptance_length is not None and even.mean_acceptance_length is not None:
-        text = f"mean acceptance length: {against(figures, even)}"
+        text = f"mean acceptance length {figures.mean_acceptance_length:.2f}; {needed(figures, even)}"
         findings.append(Finding("WARN" if short else "PASS", "Length", text))
     if rate is None:
         findings.append(Finding("PASS", "Verification", PARTLY_VERIFIED))
