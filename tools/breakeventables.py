@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -65,25 +66,36 @@ def services() -> list[Service]:
 
 
 def evidence_page(page: str) -> str:
-    """Fill in the table of published services."""
+    """Fill in the table of published services: figures at their lowest and highest load."""
     rows = []
     for each in services():
-        by_load = each.speedups()
-        said = [each.verdict(load).headline.partition(":")[0].lower() for load in by_load]
+        speedups = each.speedups()
         rows.append(
             (
                 f"{each.service} ({each.source})",
                 f"`{each.method}`",
                 str(each.k),
                 f"{each.length:.2f}{'*' if each.of else ''}",
-                ", ".join(str(load or "?") for load in by_load),
-                ", ".join(f"{value:.2f}" for value in by_load.values()),
-                ", ".join(f"{each.cost(value):.2f}" for value in by_load.values()),
-                ", ".join(said) if len({*said}) > 1 else said[0],
+                _ends([str(load or "?") for load in speedups]),
+                _ends([f"{value:.2f}" for value in speedups.values()]),
+                _ends([f"{each.cost(value):.2f}" for value in speedups.values()]),
+                _said(each),
             )
         )
     header = ("Service", "Method", "k", "Length", "Requests", "Speed-up", "Cost of a draft token", "The exporter says")
     return filled(page, {"services": table(header, rows)})
+
+
+def _ends(cells: Sequence[str]) -> str:
+    return cells[0] if len(cells) == 1 else f"{cells[0]} to {cells[-1]}"
+
+
+def _said(service: Service) -> str:
+    """Return what is said of it, from which load on."""
+    told = {load: service.verdict(load).headline.partition(":")[0] for load in service.loads}
+    runs = [(word, next(iter(run))) for word, run in groupby(told, key=told.__getitem__)]
+    (first, _), *others = runs
+    return "; ".join([first, *(f"{word} from {load} on" for word, load in others)])
 
 
 def assumed() -> str:

@@ -22,6 +22,9 @@ def by_break_even(
     findings: list[Finding] = []
     if figures.mean_acceptance_length is not None and even.mean_acceptance_length is not None:
         text = f"mean acceptance length {figures.mean_acceptance_length:.2f}; {needed(figures, even)}"
+        if even.basis == "assumed" and not short and rate is not None and rate < even.watch_acceptance_ratio:
+            sure = (even.mean_acceptance_length - 1.0) * even.watch_acceptance_ratio / even.acceptance_ratio
+            text += f"; from {1.0 + sure:.2f} on every published service gained"
         findings.append(Finding("WARN" if short else "PASS", "Length", text))
     if rate is None:
         findings.append(Finding("PASS", "Verification", PARTLY_VERIFIED))
