@@ -171,8 +171,10 @@ def _found(loads: Sequence[BenchLoad]) -> str:
     """Return the speed-ups at loads of one outcome: at the first and the last one where there are many."""
     if loads[0].undecided_because is not None:
         return f"{loads[0].undecided_because} ({in_words(str(each.setting) for each in loads)})"
-    first, *others = [f"{times(each.speedup)} as fast at {each.setting}" for each in loads]
-    return f"{first}, up to {others[-1]}" if len(others) > 2 else ", ".join((first, *others))
+    first, *others = loads
+    words = f"{times(first.speedup)} as fast at {first.setting}"
+    more = [f"{times(each.speedup)} at {each.setting}" for each in others]
+    return f"{words}, up to {more[-1]}" if len(more) > 2 else ", ".join((words, *more))
 
 
 def _reasons(load: BenchLoad, policy: Policy) -> Iterator[str]:
@@ -254,6 +256,9 @@ def _traffic(baseline: Runs, candidate: Runs, loads: Sequence[BenchLoad], policy
     if at := where(_other_first_tokens):
         words = f"{at}: the time to first token differs far more than decoding does: a prefix cache or other prompts"
         yield Flag("prompts_differ", words, "Restart or warm up both servers alike, and send the same requests.")
+    if at := where(_beyond_the_ceiling):
+        words = f"{at}: decoding gained more than the mean acceptance length: drafts alone cannot give that"
+        yield Flag("settings_differ", words, "Look for what else differs: GPU, release, other traffic, data set.")
     if at := where(lambda each: bool(each.baseline.failed or each.candidate.failed)):
         yield Flag("requests_failed", f"{at}: requests failed, and count nowhere", "Run again without failures.")
 
@@ -264,6 +269,12 @@ _FAR: Final = 2.0  # times as far as decoding
 def _other_first_tokens(load: BenchLoad) -> bool:
     first, decoding = load.time_to_first_token_ratio, load.speedup.value if load.speedup else 1.0
     return first is not None and max(first, 1.0 / first) > _FAR * max(decoding, 1.0 / decoding)
+
+
+def _beyond_the_ceiling(load: BenchLoad) -> bool:
+    """Whether the interval lies above the ceiling. At a fixed rate a faster server also has fewer requests at once."""
+    low = load.speedup.low if load.speedup and load.request_rate is None else None
+    return low is not None and load.ceiling is not None and low > load.ceiling
 
 
 def _speculation(baseline: BenchRuns, candidate: BenchRuns) -> Iterator[Flag]:

@@ -34,10 +34,9 @@ class Setting(NamedTuple):
     request_rate: float | None
 
     def __str__(self) -> str:
-        most = "" if self.clients is None else f"{self.clients:,} client{'' if self.clients == 1 else 's'}"
-        if self.request_rate is None:
-            return most
-        return f"{self.request_rate:g} requests/s{f', {most}' if most else ''}"
+        most = f"{self.clients:,} client{'' if self.clients == 1 else 's'}" if self.clients else None
+        rate = f"{self.request_rate:g} request{'' if self.request_rate == 1 else 's'}/s" if self.request_rate else None
+        return ", ".join(filter(None, (rate, most)))
 
 
 class BenchSide(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,12 +28,12 @@ from specdec_exporter.terminal.sections import (
 )
 
 _LEGEND: Final = (
-    "baseline -> candidate. TTFT: time to first token, TPOT: time per output token, means of the requests. The true "
-    "value lies in ( ) in 95 of 100 comparisons; without ( ), chance is not known. The decision rests on decoding, the "
-    "ratio of the TPOT."
+    "decoding: TPOT of the baseline / of the candidate; it decides. The true value lies in ( ) in 95 of 100 "
+    "comparisons; without ( ), chance is not known. TTFT: time to first token, TPOT: time per output token, both means "
+    "of the requests; baseline -> candidate."
 )
 _CEILING: Final = (
-    "length: mean acceptance length, the speed-up if drafts cost nothing; reached: how much of it decoding got; "
+    "length: mean acceptance length, the speed-up if drafts cost nothing. reached: how much of it decoding got. "
     "breaks even: the length below which speculation loses at this load."
 )
 _FACTS: Final = ("hardware", "model", "runtime", "request_parameters")
