@@ -440,11 +440,14 @@ def test_a_result_without_time_per_token_decides_nothing() -> None:
         (json.dumps(result(drafts=True, spec_decode_accepted_tokens=10**9)).encode(), "found more"),
         (json.dumps(result(completed="8")).encode(), "completed: expected a whole number, found text"),
         (json.dumps({**result(), "input_sequence_throughput": 1, "total_output_tokens": None}).encode(), "expected a"),
-        (b'{"a":' * 100_000, "expected JSON"),
-        (b" " * (bounds.RESULT_BYTES + 1), "expected at most"),
+        (b'{"a":' * 4000, "expected JSON"),
+        (b" " * 20_001, "expected at most 20,000 bytes, found more"),
     ],
 )
-def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+def test_other_files_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
+) -> None:
+    monkeypatch.setattr(bounds, "RESULT_BYTES", 20_000)
     path = tmp_path / "a.json"
     path.write_bytes(content)
     assert words in (line := refused(path, path))

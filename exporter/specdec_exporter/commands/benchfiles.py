@@ -18,13 +18,9 @@ _NO_RESULTS: Final = ("warmup.json", "summary.json", ".failure.json", ".pytorch.
 def is_bench(path: str) -> bool:
     """Whether a path is a folder or holds JSON that is no recording, which may be written as JSON too."""
     place = Path(path)
-    try:
-        if place.is_dir():
-            return True
-        with place.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except (OSError, ValueError):
-        return place.suffix == ".json"
+    if not place.is_file():  # nothing is read ahead from a pipe
+        return place.is_dir() or place.suffix == ".json"
+    head = _bytes(place, _HEAD_BYTES)
     return b"recorded_at" not in head and (place.suffix == ".json" or head.lstrip()[:1] in (b"{", b"["))
 
 
@@ -35,12 +31,12 @@ def read_results(path: str) -> list[BenchResult]:
     """
     place = Path(path)
     if not place.is_dir():
-        return parse_results(_bytes(place), plain(path))
+        return parse_results(_bytes(place, bounds.RESULT_BYTES + 1), plain(path))
     found: list[BenchResult] = []
     others: list[str] = []
     for each in _files(place):
         try:
-            found += parse_results(_bytes(each), plain(str(each)))
+            found += parse_results(_bytes(each, bounds.RESULT_BYTES + 1), plain(str(each)))
         except ForeignResultError as error:
             others.append(str(error))
     if not found:
@@ -59,11 +55,10 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _bytes(place: Path) -> bytes:
-    """Return the content of a file, or a byte more than is taken."""
+def _bytes(place: Path, most: int) -> bytes:
     try:
         with place.open("rb") as file:
-            return file.read(bounds.RESULT_BYTES + 1)
+            return file.read(most)
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
         raise BenchResultError(plain(f"{place}: cannot be read: {reason}")) from cause
