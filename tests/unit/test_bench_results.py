@@ -400,6 +400,17 @@ def test_results_of_real_benchmarks_are_compared(release: str) -> None:
     assert len(json.loads(text)["loads"]) >= 1
 
 
+@pytest.mark.parametrize("key", ["model_id", "date", "backend", "hardware", "an\ud800other"])
+def test_text_of_a_file_moves_no_cursor(key: str) -> None:
+    hostile = {**result(10.0), key: "Qwen3-8B\ud800\x1b[31m\n"}
+    try:
+        text = as_markdown(compared([result(20.0)], [hostile]))
+    except ComparisonError as error:
+        text = str(error)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert text.encode()
+
+
 def test_requests_that_failed_or_have_one_token_tell_no_time_per_token() -> None:
     document = detailed([0.02] * 10)
     document["ttfts"][0], document["output_lens"][0], document["itls"][0] = 0.0, 0, []

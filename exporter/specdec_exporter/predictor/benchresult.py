@@ -205,7 +205,8 @@ def _result(document: object, name: str) -> BenchResult:
         raise ForeignResultError(
             f"{name}: expected a result of `vllm bench serve --save-result`, found {other}: it has no {lacks[0]}"
         )
-    file = convert(document, _File, name, BenchResultError)
+    known = {key: document[key] for key in _File.__struct_fields__ if key in document}
+    file = convert(known, _File, name, BenchResultError)
     first, later = file.of_requests()
     return BenchResult(
         name=name,
