@@ -65,7 +65,7 @@ def result(tpot: float = 20.0, *, clients: int | None = 8, drafts: bool = False,
         "p99_ttft_ms": 90.0,
         "mean_tpot_ms": tpot,
         "median_tpot_ms": tpot,
-        "std_tpot_ms": tpot / 5,
+        "std_tpot_ms": tpot * (0.2 if drafts else 0.04),
         "p99_tpot_ms": tpot * 1.4,
     }
     if drafts:

@@ -296,7 +296,8 @@ def _length(loads: Sequence[BenchLoad], policy: Policy) -> Iterator[Flag]:
     runs = [f"{fewest} at {each.setting}" for each in loads if (fewest := _fewest(each, "runs")) < _ENOUGH_RUNS]
     if runs:
         words = f"few runs a side ({', '.join(runs)}): how far two runs of one setting differ is assumed, not measured"
-        yield Flag("short_recording", words, "Repeat each run five times, and give two folders: medians are compared.")
+        again = "Repeat each run five times, with --save-detailed, and give two folders: medians are compared."
+        yield Flag("short_recording", words, again)
     least = policy.latency.min_requests
     few = [f"{fewest} at {each.setting}" for each in loads if (fewest := _fewest(each, "requests")) < least]
     if few:

@@ -17,7 +17,7 @@ import msgspec
 
 from specdec_exporter.comparison.latency import Outcome, direction
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.benchresult import BenchResult, Latency
+from specdec_exporter.predictor.benchresult import BenchResult
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Spread, batches, of_batches
 from specdec_exporter.speculation.findings import other_prompts
@@ -192,20 +192,28 @@ def _spread(runs: Runs, figure: Callable[[BenchResult], float | None], policy: P
         return Spread(value, _MEDIAN_LOSS * stdev(logarithms) / math.sqrt(len(runs)), len(runs) - 1)
     if figure is not _seconds_per_token:
         return Spread(value)  # the files do not tell how it scatters within a run
-    within = _within([run.time_per_output_token for run in runs], sum(run.completed for run in runs), policy)
+    within = _within(runs, policy)
     apart = (max(logarithms) - min(logarithms)) / 2.0
     return Spread(value, math.hypot(within.error or 0.0, apart), within.freedom)
 
 
-def _within(latencies: Sequence[Latency], completed: int, policy: Policy) -> Spread:
-    """Return the error that the requests tell: in batches by time where they are known, else as if independent."""
+def _within(runs: Runs, policy: Policy) -> Spread:
+    """Return the error that the requests tell: in batches by time where they are known.
+
+    Else the deviation tells. Drafts are accepted more or less from text to text, so requests with drafts count as
+    independent. Others differ by what they have in common, load and machine: they count as so many batches.
+    """
+    latencies = [run.time_per_output_token for run in runs]
     if all(each.requests for each in latencies):
         found = of_batches([one for each in latencies for one in each.requests], fmean, policy.chance)
         if found is not None and found.error is not None:
             return found
     usual = policy.latency.time_per_output_token_cv
     scatter = max(each.deviation / each.mean if each.deviation and each.mean else usual for each in latencies)
-    return Spread(1.0, scatter / math.sqrt(completed), max(completed - 1, 1))
+    draws = sum(run.completed for run in runs)
+    if not all(run.speculates for run in runs):
+        draws = min(draws, policy.chance.batches)
+    return Spread(1.0, scatter / math.sqrt(draws), max(draws - 1, 1))
 
 
 def _tail_shift(after: Runs, before: Runs, policy: Policy) -> Shift | None:
@@ -235,7 +243,9 @@ def _not_judged(then: BenchSide, now: BenchSide, speedup: Estimate | None, polic
         return "a result has no time per output token (mean_tpot_ms)"
     if (other := other_prompts(now.mean_prompt_tokens, then.mean_prompt_tokens, policy.latency)) is not None:
         return other
-    return "the runs are too short or too few, or scatter widely" if speedup.low is None else None
+    if speedup.low is not None:
+        return None
+    return f"decoding was {speedup.value:.2f}x as fast, but requests or runs scatter too widely to tell"
 
 
 def _outcome(
