@@ -14,6 +14,7 @@ import msgspec
 
 from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.benchload import BenchLoad, Runs, Setting, differs, measure, setting_of
+from specdec_exporter.comparison.byload import crossover
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.likeness import Flag, same_model
 from specdec_exporter.errors import ComparisonError
@@ -124,10 +125,7 @@ _NEXT: Final[dict[DecisionCode, str]] = {
     "no_difference": "Choose by other things: memory, risk.",
     "undecided": "Mend what the first line and the flags name, and run both again.",
 }
-_MIXED: Final = (
-    "Speculate at the loads where it pays. vLLM 0.24.0 and later can draft less at higher load: "
-    "num_speculative_tokens_per_batch_size."
-)
+_CONFLICT: Final[tuple[DecisionCode, ...]] = ("faster", "slower", "tail_worse", "undecided")
 
 
 def _decide(
@@ -135,7 +133,7 @@ def _decide(
 ) -> Decision:
     groups = {word: found for word in _WORDS if (found := [each for each in loads if each.outcome == word])}
     code: DecisionCode = next(iter(groups), "undecided")
-    action = _MIXED if {"slower", "faster"} <= {*groups} else _NEXT[code]
+    action = _by_load(loads) if _mixed(groups) else _NEXT[code]
     if code in ("slower", "faster") and speculates[0] >= speculates[1]:
         action = "Look at what else differs between the two sides: the flags name it."
     if loads:
@@ -158,13 +156,26 @@ _SIDES: Final = ("the baseline", "the candidate")
 
 
 def _headline(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> str:
-    """Return the speed-ups of decoding by outcome, the most serious one first."""
-    found = [(_WORDS[word], _found(loads)) for word, loads in groups.items()]
+    """Return the speed-ups of decoding by outcome; where outcomes conflict, without those that show no difference."""
+    words = [word for word in _CONFLICT if word in groups] if _mixed(groups) else groups
+    found = [(_WORDS[word], _found(groups[word])) for word in words]
     if len(found) == 1:
         ((word, speedups),) = found
         return f"{word.capitalize()}: {'' if 'undecided' in groups else 'decoding is '}{speedups}"
-    title = "Mixed by load" if {"slower", "faster"} <= {*groups} else f"{found[0][0].capitalize()} at some loads"
+    title = "Mixed by load" if _mixed(groups) else f"{found[0][0].capitalize()} at some loads"
     return f"{title}: decoding is {'; '.join(f'{word}, {speedups}' for word, speedups in found)}"
+
+
+def _mixed(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> bool:
+    return "slower" in groups and "faster" in groups
+
+
+def _by_load(loads: Sequence[BenchLoad]) -> str:
+    """Return the next step where speculation pays at some loads: up to which one."""
+    fixed = [(float(load.clients), load.speedup.value) for load in loads if load.clients and load.speedup]
+    found = crossover(fixed if all(load.request_rate is None for load in loads) else [])
+    where = "at the loads where it pays" if found is None else f"up to about {found:.0f} clients"
+    return f"Speculate {where}. Since 0.24.0 vLLM drafts less at higher load by num_speculative_tokens_per_batch_size."
 
 
 def _found(loads: Sequence[BenchLoad]) -> str:
