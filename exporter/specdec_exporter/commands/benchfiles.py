@@ -12,6 +12,7 @@ from specdec_exporter.predictor.benchresult import BenchResult, parse_results
 
 _HEAD_BYTES: Final = 4096
 # What vLLM writes beside the results: runs that do not count, and copies of the results in other forms.
+_PHASES: Final = "phases"  # AIPerf's folder of its warm-up, and of a second copy of the result
 _NO_RESULTS: Final = ("warmup.json", "summary.json", ".failure.json", ".pytorch.json")
 
 
@@ -47,7 +48,11 @@ def read_results(path: str) -> list[BenchResult]:
 
 
 def _files(folder: Path) -> list[Path]:
-    files = sorted(each for each in folder.rglob("*.json") if not each.name.endswith(_NO_RESULTS))
+    files = sorted(
+        each
+        for each in folder.rglob("*.json")
+        if not each.name.endswith(_NO_RESULTS) and _PHASES not in each.relative_to(folder).parts
+    )
     if len(files) > bounds.RESULT_FILES:
         raise BenchResultError(
             f"{plain(str(folder))}: expected at most {bounds.RESULT_FILES} files, found {len(files)}"

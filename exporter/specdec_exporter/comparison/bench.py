@@ -135,7 +135,7 @@ def _decide(
     code: DecisionCode = next(iter(groups), "undecided")
     action = _by_load(loads) if _mixed(groups) else _NEXT[code]
     if code in ("slower", "faster") and speculates[0] >= speculates[1]:
-        action = "Look at what else differs between the two sides: the flags name it."
+        action = "The results do not tell that speculation alone differs: look at the flags."
     if loads:
         headline = _headline(groups)
     else:
@@ -296,8 +296,8 @@ def _speculation(baseline: BenchRuns, candidate: BenchRuns) -> Iterator[Flag]:
         )
     if not candidate.speculates:
         words = (
-            "the candidate's results do not tell of drafts: nothing was drafted, the benchmark could not read "
-            "/metrics, or it is older than 0.14.1"
+            "the candidate's results do not tell of drafts: nothing was drafted, or the benchmark did not count them "
+            "(older than 0.14.1, AIPerf, or /metrics was out of reach)"
         )
         yield Flag("candidate_does_not_speculate", words, "Check --speculative-config and the order of the arguments.")
 

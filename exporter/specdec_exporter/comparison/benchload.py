@@ -240,7 +240,7 @@ def _sample(seconds: Sequence[float], limits: tuple[float, ...], policy: Policy)
 
 def _not_judged(then: BenchSide, now: BenchSide, speedup: Estimate | None, policy: Policy) -> str | None:
     if speedup is None:
-        return "a result has no time per output token (mean_tpot_ms)"
+        return "a result has no time per output token: run with --percentile-metrics ttft,tpot"
     if (other := other_prompts(now.mean_prompt_tokens, then.mean_prompt_tokens, policy.latency)) is not None:
         return other
     if speedup.low is not None:

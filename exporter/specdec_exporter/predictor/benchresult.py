@@ -4,7 +4,7 @@ Keys as in ``vllm/benchmarks/serve.py`` of 0.11.2, 0.14.1, 0.19.1, 0.32.0 and 0.
 later they are there only where the benchmark could fetch ``/metrics`` and tokens were drafted, so their absence tells
 nothing. Lists of requests need ``--save-detailed``; ``start_times`` is not in 0.14.1, ``latencies`` not in 0.19.1.
 ``--append-result`` puts several objects into a file. ``--metadata`` adds keys of text, ``vllm bench sweep serve`` its
-overrides.
+overrides. An export of AIPerf is read as such a result.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.errors import BenchResultError, ForeignResultError
 from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.aiperfresult import as_bench, is_aiperf
 from specdec_exporter.yamlfile import convert
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT)]
@@ -32,7 +33,6 @@ _OTHERS: Final = {
     "avg_latency": "`vllm bench latency`",
     "tokens_per_second": "`vllm bench throughput`",
     "input_sequence_throughput": "a pooling model",
-    "input_config": "another load generator",
 }
 # Keys by which releases of the benchmark differ, newest first.
 _RELEASES: Final = (("latencies", "0.32.0"), ("rtfx", "0.19.1"), ("max_concurrent_requests", "0.11.2"))
@@ -199,6 +199,8 @@ def _result(document: object, name: str) -> BenchResult:
     if not isinstance(document, dict):
         kind = "a list" if isinstance(document, list) else "one value"
         raise ForeignResultError(f"{name}: expected a result of `vllm bench serve`, a JSON object; found {kind}")
+    if is_aiperf(document):
+        document = as_bench(document)
     lacks = [key for key in _NEEDED if key not in document]
     if lacks:
         other = next((f"that of {words}" for key, words in _OTHERS.items() if key in document), "another object")
@@ -232,7 +234,9 @@ def _result(document: object, name: str) -> BenchResult:
 
 def _settings(document: dict[str, Any]) -> dict[str, str]:
     release = next((release for key, release in _RELEASES if key in document), "an older release")
-    given = {key: value for key, value in document.items() if isinstance(value, str) and key not in _NO_SETTING}
+    given = {
+        key: value for key, value in document.items() if isinstance(value, str) and value and key not in _NO_SETTING
+    }
     return {"keys of the benchmark": f"as of {release}", **{_text(key): _text(value) for key, value in given.items()}}
 
 
