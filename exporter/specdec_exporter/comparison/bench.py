@@ -18,7 +18,7 @@ from specdec_exporter.comparison.byload import crossover
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.likeness import Flag, same_model
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.formatting import in_words, times
+from specdec_exporter.formatting import in_words, seconds, times
 from specdec_exporter.predictor.benchresult import BenchResult
 from specdec_exporter.speculation.policy import Policy
 
@@ -199,7 +199,8 @@ def _reasons(load: BenchLoad, policy: Policy) -> Iterator[str]:
     if first is not None and first > limits.slower_ratio:
         yield f"{load.setting}: the time to first token is {first:.2f}x: a draft model reads prompts too"
     if load.tail_shift is not None and load.tail_shift.shifted:
-        yield f"{load.setting}: {load.tail_shift.share:.1%} more requests are slow than the baseline's tail explains"
+        slow = f"slower than {seconds(load.tail_shift.limit_seconds)} per token, which is harm"
+        yield f"{load.setting}: {load.tail_shift.share:.1%} more requests than the baseline explains are {slow}"
 
 
 # --- Flags ------------------------------------------------------------------------------------------------------------

@@ -217,12 +217,15 @@ def _within(runs: Runs, policy: Policy) -> Spread:
 
 
 def _tail_shift(after: Runs, before: Runs, policy: Policy) -> Shift | None:
-    """Return how many requests became slower than the slow ones of the baseline, by more than two runs differ."""
+    """Return how many requests became slower than the slow ones of the baseline, by a factor that is harm.
+
+    Drafts are accepted more or less from text to text, so that the slowest requests gain least: that alone is no harm.
+    """
     now, then = ([one for run in runs for one in run.time_per_output_token.requests] for runs in (after, before))
     if min(len(now), len(then)) < policy.latency.min_requests:
         return None
     slow = sorted(then)[int(policy.latency.tail_limit_share * len(then)) :: max(len(then) // 30, 1)]
-    limits = (*dict.fromkeys(policy.latency.slowdown_min * each for each in slow), math.inf)
+    limits = (*dict.fromkeys(policy.latency.harmful_ratio * each for each in slow), math.inf)
     return tail_shift(_sample(now, limits, policy), _sample(then, limits, policy), policy)
 
 
