@@ -476,6 +476,29 @@ def test_the_warm_up_of_aiperf_does_not_count(write: Any, tmp_path: Path) -> Non
     assert ran(tmp_path / "plain", tmp_path / "spec")[1].startswith("Faster: decoding is 2.00x")
 
 
+def test_the_file_beside_an_export_of_aiperf_tells_of_drafts(write: Any, tmp_path: Path) -> None:
+    counts = {"drafts": 2e4, "draft_tokens": 6e4, "accepted_tokens": 3e4}
+
+    def server_metrics(run: str, **changed: object) -> dict[str, Any]:
+        series = {name: [{"stats": {"total": total}}] for name, total in (counts | changed).items()}
+        metrics = {f"vllm:spec_decode_num_{name}": {"series": each} for name, each in series.items()}
+        return {"benchmark_id": run, "metrics": metrics}
+
+    write("plain/profile_export_aiperf.json", aiperf(20.0, benchmark_id="p"))
+    write("spec/profile_export_aiperf.json", aiperf(10.0, benchmark_id="s"))
+    for beside, length in (
+        (server_metrics("s"), 2.5),
+        (server_metrics("other"), None),
+        (server_metrics("s", drafts="many"), None),
+        ([1], None),
+    ):
+        write("spec/server_metrics_export.json", beside)
+        _, text = ran(tmp_path / "plain", tmp_path / "spec", "--output", "json")
+        assert json.loads(text)["loads"][0]["ceiling"] == length
+    write("spec/server_metrics_export.json").write_bytes(b"{")
+    assert "server_metrics_export.json: expected JSON" in refused(tmp_path / "plain", tmp_path / "spec")
+
+
 def test_an_export_of_aiperf_that_was_cancelled_is_refused() -> None:
     with pytest.raises(BenchResultError, match="the run failed"):
         parsed(aiperf(was_cancelled=True))

@@ -8,6 +8,7 @@ from typing import Final
 from specdec_exporter import bounds
 from specdec_exporter.errors import BenchResultError, ForeignResultError
 from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.aiperfresult import EXPORT, SERVER_METRICS
 from specdec_exporter.predictor.benchresult import BenchResult, parse_results
 
 _HEAD_BYTES: Final = 4096
@@ -32,12 +33,12 @@ def read_results(path: str) -> list[BenchResult]:
     """
     place = Path(path)
     if not place.is_dir():
-        return parse_results(_bytes(place, bounds.RESULT_BYTES + 1), plain(path))
+        return _results(place)
     found: list[BenchResult] = []
     others: list[str] = []
     for each in _files(place):
         try:
-            found += parse_results(_bytes(each, bounds.RESULT_BYTES + 1), plain(str(each)))
+            found += _results(each)
         except ForeignResultError as error:
             others.append(str(error))
     if not found:
@@ -58,6 +59,12 @@ def _files(folder: Path) -> list[Path]:
             f"{plain(str(folder))}: expected at most {bounds.RESULT_FILES} files, found {len(files)}"
         )
     return files
+
+
+def _results(place: Path) -> list[BenchResult]:
+    most, beside = bounds.RESULT_BYTES + 1, place.with_name(SERVER_METRICS)
+    more = _bytes(beside, most) if place.name == EXPORT and beside.is_file() else None
+    return parse_results(_bytes(place, most), plain(str(place)), more)
 
 
 def _bytes(place: Path, most: int) -> bytes:

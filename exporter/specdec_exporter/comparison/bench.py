@@ -135,7 +135,10 @@ def _decide(
     code: DecisionCode = next(iter(groups), "undecided")
     action = _by_load(loads) if _mixed(groups) else _NEXT[code]
     if code in ("slower", "faster") and speculates[0] >= speculates[1]:
-        action = "The results do not tell that speculation alone differs: look at the flags."
+        kept = "candidate" if code == "faster" else "baseline"
+        action = f"Keep the setting of the {kept}. The results do not tell which: look at the flags."
+    if speculates[0] and not speculates[1]:
+        action = "Give the results without drafts first: now the ones that draft are the baseline."
     if loads:
         headline = _headline(groups)
     else:
@@ -298,7 +301,7 @@ def _speculation(baseline: BenchRuns, candidate: BenchRuns) -> Iterator[Flag]:
     if not candidate.speculates:
         words = (
             "the candidate's results do not tell of drafts: nothing was drafted, or the benchmark did not count them "
-            "(older than 0.14.1, AIPerf, or /metrics was out of reach)"
+            "(older than 0.14.1, or /metrics was out of reach)"
         )
         yield Flag("candidate_does_not_speculate", words, "Check --speculative-config and the order of the arguments.")
 

@@ -1,11 +1,13 @@
 """An export of ``aiperf profile``, ``profile_export_aiperf.json``, as a result of ``vllm bench serve``. Pure.
 
 Keys as in ``aiperf/common/models/export_models.py`` of 0.13.0, schema 1.4. Its inter-token latency is the time per
-output token of a request: (latency - time to first token) / (output tokens - 1). It tells nothing about drafts.
+output token of a request: (latency - time to first token) / (output tokens - 1). Drafts are in the file beside it,
+where AIPerf could read ``/metrics``: by metric the increases of all engines over the run.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 Object = dict[str, Any]
@@ -25,6 +27,16 @@ _FIGURES: Final = {
         f"{to}_tpot_ms": ("inter_token_latency", part) for to, part in (("mean", "avg"), ("std", "std"), ("p99", "p99"))
     },
 }
+_COUNTS: Final = {
+    f"spec_decode_{name}": f"vllm:spec_decode_num_{metric}"
+    for name, metric in (
+        ("num_drafts", "drafts"),
+        ("draft_tokens", "draft_tokens"),
+        ("accepted_tokens", "accepted_tokens"),
+    )
+}
+EXPORT: Final = "profile_export_aiperf.json"
+SERVER_METRICS: Final = "server_metrics_export.json"  # beside the export
 _MARK: Final = "aiperf_version"
 
 
@@ -33,8 +45,11 @@ def is_aiperf(document: Object) -> bool:
     return _MARK in document
 
 
-def as_bench(document: Object) -> Object:
-    """Return the export with the keys of ``vllm bench serve``; what the export lacks is missing here too."""
+def as_bench(document: Object, server_metrics: object) -> Object:
+    """Return the export with the keys of ``vllm bench serve``; what the export lacks is missing here too.
+
+    ``server_metrics``: the document beside it, if any. That of another run does not count.
+    """
     config = _object(document.get("input_config"))
     models = _objects(_object(config.get("models")).get("items"))
     endpoint = _object(config.get("endpoint"))
@@ -49,6 +64,9 @@ def as_bench(document: Object) -> Object:
         found["completed"] = 0
     if models:
         found["model_id"] = models[0].get("name")
+    beside = _object(server_metrics)
+    if beside.get("benchmark_id") == document.get("benchmark_id"):
+        found |= _counts(_object(beside.get("metrics")))
     return found | {
         "num_prompts": phase.get("requests"),
         "max_concurrency": phase.get("concurrency"),
@@ -60,6 +78,19 @@ def as_bench(document: Object) -> Object:
             if isinstance(value, str | int | float)
         ),
     }
+
+
+def _counts(metrics: Object) -> Object:
+    """Return the drafts of a run, with the keys of the benchmark; nothing unless all totals are numbers."""
+    found: Object = {}
+    for key, name in _COUNTS.items():
+        series = _objects(_object(metrics.get(name)).get("series"))
+        totals = [_object(each.get("stats")).get("total") for each in series]
+        numbers = [each for each in totals if isinstance(each, float)]
+        if not numbers or len(numbers) < len(totals):
+            return {}
+        found[key] = math.fsum(numbers)
+    return found
 
 
 def _object(value: object) -> Object:

@@ -20,7 +20,7 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.errors import BenchResultError, ForeignResultError
 from specdec_exporter.formatting import plain
-from specdec_exporter.predictor.aiperfresult import as_bench, is_aiperf
+from specdec_exporter.predictor.aiperfresult import SERVER_METRICS, as_bench, is_aiperf
 from specdec_exporter.yamlfile import convert
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT)]
@@ -36,7 +36,7 @@ _OTHERS: Final = {
 }
 # Keys by which releases of the benchmark differ, newest first.
 _RELEASES: Final = (("latencies", "0.32.0"), ("rtfx", "0.19.1"), ("max_concurrent_requests", "0.11.2"))
-_NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "request_rate"})
+_NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "request_rate", "_benchmark_name"})
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,16 +145,21 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(first), tuple(later)
 
 
-def parse_results(content: bytes, name: str) -> list[BenchResult]:
+def parse_results(content: bytes, name: str, beside: bytes | None = None) -> list[BenchResult]:
     """Return the results in a file, which errors call ``name``: several with ``--append-result``, at least one.
 
+    ``beside``: what AIPerf wrote of the server into the file beside it.
     Raises :class:`BenchResultError` for anything else, as :class:`ForeignResultError` where it is JSON of another kind.
     """
     documents = list(_documents(content, name))
     if not documents:
         raise BenchResultError(f"{name}: expected a result of `vllm bench serve`, found nothing")
     numbered = len(documents) > 1
-    return [_result(each, f"{name}, result {i}" if numbered else name) for i, each in enumerate(documents, start=1)]
+    server_metrics = next(_documents(beside, f"{name}, {SERVER_METRICS}"), None) if beside else None
+    return [
+        _result(each, server_metrics, f"{name}, result {i}" if numbered else name)
+        for i, each in enumerate(documents, start=1)
+    ]
 
 
 def _documents(content: bytes, name: str) -> Iterator[Any]:
@@ -195,12 +200,12 @@ def _refuse_constant(word: str) -> NoReturn:
     raise _NoNumberError(word)
 
 
-def _result(document: object, name: str) -> BenchResult:
+def _result(document: object, server_metrics: object, name: str) -> BenchResult:
     if not isinstance(document, dict):
         kind = "a list" if isinstance(document, list) else "one value"
         raise ForeignResultError(f"{name}: expected a result of `vllm bench serve`, a JSON object; found {kind}")
     if is_aiperf(document):
-        document = as_bench(document)
+        document = as_bench(document, server_metrics)
     lacks = [key for key in _NEEDED if key not in document]
     if lacks:
         other = next((f"that of {words}" for key, words in _OTHERS.items() if key in document), "another object")
