@@ -629,6 +629,7 @@ def test_other_files_are_refused_in_one_line(
 def test_missing_files_and_folders_without_results_are_refused_in_one_line(write: Any, tmp_path: Path) -> None:
     good = write("good.json", result())
     assert "no.json: cannot be read: No such file" in refused(tmp_path / "no.json", good)
+    assert "none: cannot be read: No such file" in refused(tmp_path / "none", good)
     (tmp_path / "empty").mkdir()
     assert "found no *.json" in refused(tmp_path / "empty", good)
     write("others/a.json", [1])

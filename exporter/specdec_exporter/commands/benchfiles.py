@@ -17,11 +17,16 @@ _PHASES: Final = "phases"  # AIPerf's folder of its warm-up, and of a second cop
 _NO_RESULTS: Final = ("warmup.json", "summary.json", ".failure.json", ".pytorch.json")
 
 
-def is_bench(path: str) -> bool:
-    """Whether a path is a folder or holds JSON that is no recording, which may be written as JSON too."""
+def is_bench(path: str) -> bool | None:
+    """Whether a path is a folder or holds JSON that is no recording, which may be written as JSON too.
+
+    ``None``: nothing is there.
+    """
     place = Path(path)
+    if not place.exists():
+        return None
     if not place.is_file():  # nothing is read ahead from a pipe
-        return place.is_dir() or place.suffix == ".json"
+        return place.is_dir()
     head = _bytes(place, _HEAD_BYTES)
     return b"recorded_at" not in head and (place.suffix == ".json" or head.lstrip()[:1] in (b"{", b"["))
 

@@ -58,9 +58,10 @@ def command(
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
     paths = (baseline, *candidates)
-    if any(bench := [is_bench(path) for path in paths]):
-        if not all(bench):
-            one, other = (paths[bench.index(which)] for which in (True, False))
+    kinds = [is_bench(path) for path in paths]
+    if True in kinds:
+        if False in kinds:
+            one, other = (paths[kinds.index(which)] for which in (True, False))
             raise click.UsageError(
                 f"expected recordings or results of `vllm bench serve`, found both: {other} and {one}"
             )

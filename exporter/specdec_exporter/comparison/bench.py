@@ -200,7 +200,7 @@ def _reasons(load: BenchLoad, policy: Policy) -> Iterator[str]:
             "first token, or the start and end of a run, took more than decoding gained"
         )
     if first is not None and first > limits.slower_ratio:
-        yield f"{load.setting}: the time to first token is {first:.2f}x: a draft model reads prompts too"
+        yield f"{load.setting}: the time to first token is {first:.2f}x the baseline's: a draft model reads prompts too"
     if load.tail_shift is not None and load.tail_shift.shifted:
         slow = f"slower than {seconds(load.tail_shift.limit_seconds)} per token, which is harm"
         yield f"{load.setting}: {load.tail_shift.share:.1%} more requests than the baseline explains are {slow}"
