@@ -150,6 +150,7 @@ def test_the_first_lines_say_what_was_found_at_which_load_and_what_to_do(write: 
     spec = write("spec.json", result(10.0, clients=1, drafts=True), result(26.0, clients=32, drafts=True))
     code, text = ran(plain, spec)
     head = " ".join(text.split("\n\n")[0].split())
+    assert max(map(len, ran(plain, spec, "--verbose")[1].splitlines())) <= 80
     assert code == 0
     assert head.startswith("Faster: decoding is 2.00x (1.")
     assert " as fast at 1 client, 1.15x (1." in head
@@ -263,6 +264,12 @@ def test_at_a_fixed_rate_tokens_per_second_say_nothing() -> None:
     assert "| same rate |" not in as_markdown(found)
 
 
+def test_a_ramp_of_request_rates_is_a_load_of_its_own() -> None:
+    ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 8, "max_concurrency": None}
+    (load,) = compared([result(20.0) | ramp], [result(10.0, drafts=True) | ramp, result(10.0, drafts=True)]).loads
+    assert (load.request_rate, load.tokens_per_second_ratio) == (8.0, None)
+
+
 def test_where_tokens_per_second_contradict_decoding_a_reason_says_so() -> None:
     found = compared([result(20.0)], [result(15.0, drafts=True, output_throughput=300.0, mean_ttft_ms=1500.0)])
     assert found.decision.code == "faster"
@@ -355,6 +362,7 @@ def test_two_files_at_other_loads_decide_nothing(write: Any) -> None:
         ({"hardware": "1x H100"}, "settings_differ"),
         ({"rtfx": None}, None),
         ({"backend": "openai-chat"}, "settings_differ"),
+        ({"burstiness": 0.5}, "settings_differ"),
         ({"total_input_tokens": 44_000}, "prompts_differ"),
         ({"num_prompts": 500}, "prompts_differ"),
         ({"total_output_tokens": 60_000}, "answers_differ"),

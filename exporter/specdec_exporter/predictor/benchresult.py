@@ -36,6 +36,7 @@ _OTHERS: Final = {
 }
 # Keys by which releases of the benchmark differ, newest first.
 _RELEASES: Final = (("latencies", "0.32.0"), ("rtfx", "0.19.1"), ("max_concurrent_requests", "0.11.2"))
+_ARRIVALS: Final = ("burstiness", "ramp_up_start_rps", "ramp_up_end_rps")
 _NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "request_rate", "_benchmark_name"})
 
 
@@ -54,7 +55,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run. ``None``: the file does not tell.
 
-    ``clients``: at most so many requests at once. ``request_rate``: arrivals per second; ``None``: all at once.
+    ``clients``: at most so many requests at once. ``request_rate``: arrivals per second, at the end of a ramp;
+    ``None``: all at once.
     ``time_per_output_token``: (latency - time to first token) / (output tokens - 1) of a request. ``settings``: keys of
     the run and of ``--metadata`` with their text.
     """
@@ -98,6 +100,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     num_prompts: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
     max_concurrency: Annotated[int, msgspec.Meta(gt=0, lt=2**31)] | None = None
     request_rate: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | str | None = None
+    ramp_up_end_rps: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | None = None
     mean_ttft_ms: Amount | None = None
     std_ttft_ms: Amount | None = None
     p99_ttft_ms: Amount | None = None
@@ -220,7 +223,7 @@ def _result(document: object, server_metrics: object, name: str) -> BenchResult:
         model=_text(file.model_id),
         date=_text(file.date) if file.date else None,
         clients=file.max_concurrency,
-        request_rate=None if isinstance(file.request_rate, str) else file.request_rate,
+        request_rate=file.ramp_up_end_rps or (None if isinstance(file.request_rate, str) else file.request_rate),
         prompts=file.num_prompts,
         completed=file.completed,
         failed=file.failed or 0,
@@ -242,6 +245,7 @@ def _settings(document: dict[str, Any]) -> dict[str, str]:
     given = {
         key: value for key, value in document.items() if isinstance(value, str) and value and key not in _NO_SETTING
     }
+    given |= {key: str(document[key]) for key in _ARRIVALS if isinstance(document.get(key), int | float)}
     return {"keys of the benchmark": f"as of {release}", **{_text(key): _text(value) for key, value in given.items()}}
 
 
