@@ -580,6 +580,19 @@ def test_text_of_a_file_moves_no_cursor(key: str) -> None:
     assert text.encode()
 
 
+def test_where_many_requests_failed_nothing_is_decided() -> None:
+    (load,) = compared([result(20.0)], [result(5.0, drafts=True, failed=30)]).loads
+    assert load.undecided_because == "30 requests failed, so the load was another"
+    assert compared([result(20.0)], [result(5.0, drafts=True, failed=3)]).decision.code == "faster"
+
+
+def test_answers_of_one_token_tell_no_speed() -> None:
+    (found,) = parse_results((BENCH / "0.32.0" / "spec-k3-one-token.json").read_bytes(), "one")
+    assert found.time_per_output_token.mean is None
+    with pytest.raises(BenchResultError, match="the run failed"):
+        parse_results((BENCH / "0.32.0" / "failed-all.json").read_bytes(), "failed")
+
+
 def test_requests_that_failed_or_have_one_token_tell_no_time_per_token() -> None:
     document = detailed([0.02] * 10)
     document["ttfts"][0], document["output_lens"][0], document["itls"][0] = 0.0, 0, []

@@ -243,7 +243,9 @@ def _sample(seconds: Sequence[float], limits: tuple[float, ...], policy: Policy)
 
 def _not_judged(then: BenchSide, now: BenchSide, speedup: Estimate | None, policy: Policy) -> str | None:
     if speedup is None:
-        return "a result has no time per output token: run with --percentile-metrics ttft,tpot"
+        return "a result has no time per output token: answers of one token, or --percentile-metrics without tpot"
+    if any(side.failed > (policy.latency.slowdown_min - 1.0) * side.requests for side in (then, now)):
+        return f"{then.failed + now.failed:,} requests failed, so the load was another"
     if (other := other_prompts(now.mean_prompt_tokens, then.mean_prompt_tokens, policy.latency)) is not None:
         return other
     if speedup.low is not None:
