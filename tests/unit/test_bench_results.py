@@ -462,7 +462,6 @@ def test_real_details_give_the_mean_that_the_file_has() -> None:
         (found,) = parse_results(content, side)
         assert len(found.time_per_output_token.requests) == found.completed == 40
         assert fmean(found.time_per_output_token.requests) == pytest.approx(found.time_per_output_token.mean)
-        assert fmean(found.time_to_first_token.requests) == pytest.approx(found.time_to_first_token.mean)
 
 
 def test_real_files_with_two_results_and_with_metadata() -> None:

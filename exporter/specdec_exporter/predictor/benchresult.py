@@ -43,7 +43,7 @@ _NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "r
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """One latency over the requests of a run, seconds; ``None``: not in the file.
 
-    ``requests``: of each, in the order of their start; without ``--save-detailed`` it is empty.
+    ``requests``: of each, in the order of their start. Empty without ``--save-detailed``, and not kept of first tokens.
     """
 
     mean: float | None
@@ -63,7 +63,6 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     model: str
-    date: str | None
     clients: int | None
     request_rate: float | None
     prompts: int | None
@@ -96,7 +95,6 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     total_output_tokens: Amount
     output_throughput: Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT_PER_SECOND)]
     failed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
-    date: str | None = None
     num_prompts: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
     max_concurrency: Annotated[int, msgspec.Meta(gt=0, lt=2**31)] | None = None
     request_rate: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | str | None = None
@@ -131,21 +129,19 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
         mean = mean or (math.fsum(requests) / len(requests) if requests else 0.0)
         return Latency(mean=mean or None, deviation=deviation or None, p99=p99 or None, requests=requests)
 
-    def of_requests(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return time to first token and time per output token of the requests that tell them, by their start."""
+    def of_requests(self) -> tuple[float, ...]:
+        """Return the time per output token of the requests that tell it, in the order of their start."""
         number = len(self.ttfts)
-        if not number or {len(self.output_lens), len(self.itls)} != {number}:
-            return (), ()
+        if {len(self.output_lens), len(self.itls)} != {number}:
+            return ()
         timed = len(self.latencies) == number
         order = sorted(range(number), key=self.start_times.__getitem__) if len(self.start_times) == number else None
-        first, later = [], []
+        found = []
         for i in order or range(number):
-            if self.ttfts[i] and self.output_lens[i]:  # 0 where the request failed
-                first.append(self.ttfts[i])
-                decoding = self.latencies[i] - self.ttfts[i] if timed else math.fsum(self.itls[i])
-                if self.output_lens[i] > 1 and decoding > 0.0:
-                    later.append(decoding / (self.output_lens[i] - 1))
-        return tuple(first), tuple(later)
+            decoding = self.latencies[i] - self.ttfts[i] if timed else math.fsum(self.itls[i])
+            if self.output_lens[i] > 1 and decoding > 0.0:  # a request that failed has no tokens
+                found.append(decoding / (self.output_lens[i] - 1))
+        return tuple(found)
 
 
 def parse_results(content: bytes, name: str, beside: bytes | None = None) -> list[BenchResult]:
@@ -217,11 +213,9 @@ def _result(document: object, server_metrics: object, name: str) -> BenchResult:
         )
     known = {key: document[key] for key in _File.__struct_fields__ if key in document}
     file = convert(known, _File, name, BenchResultError)
-    first, later = file.of_requests()
     return BenchResult(
         name=name,
         model=_text(file.model_id),
-        date=_text(file.date) if file.date else None,
         clients=file.max_concurrency,
         request_rate=file.ramp_up_end_rps or (None if isinstance(file.request_rate, str) else file.request_rate),
         prompts=file.num_prompts,
@@ -231,8 +225,8 @@ def _result(document: object, server_metrics: object, name: str) -> BenchResult:
         input_tokens=file.total_input_tokens,
         output_tokens=file.total_output_tokens,
         output_tokens_per_second=file.output_throughput,
-        time_to_first_token=file.latency("ttft", first),
-        time_per_output_token=file.latency("tpot", later),
+        time_to_first_token=file.latency("ttft", ()),
+        time_per_output_token=file.latency("tpot", file.of_requests()),
         drafts=file.spec_decode_num_drafts,
         draft_tokens=file.spec_decode_draft_tokens,
         accepted_tokens=file.spec_decode_accepted_tokens,
