@@ -136,7 +136,7 @@ def _decide(
     action = _by_load(loads) if _mixed(groups) else _NEXT[code]
     if code in ("slower", "faster") and speculates[0] >= speculates[1]:
         kept = "candidate" if code == "faster" else "baseline"
-        action = f"Keep the setting of the {kept}. The results do not tell which: look at the flags."
+        action = f"Keep the {kept}'s setting. The results do not tell what alone differs: look at the flags."
     if speculates[0] and not speculates[1]:
         action = "Give the results without drafts first: now the ones that draft are the baseline."
     if loads:
