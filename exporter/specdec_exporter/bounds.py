@@ -63,6 +63,10 @@ SAVED_POSITIONS: Final = 512  # in the position file; beyond them the first are 
 # --- Saved responses --------------------------------------------------------------------------------------------------
 REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`
 
+# --- Results of `vllm bench serve` ------------------------------------------------------------------------------------
+RESULT_BYTES: Final = 128 * 1024 * 1024  # of a file, where 2,000 requests of 500 tokens in detail have 22 MB; refused
+RESULT_FILES: Final = 1000  # of a folder; refused
+
 # --- What `doctor` reads: a command, a manifest, two tokenizers -------------------------------------------------------
 COMMAND_CHARACTERS: Final = 128 * 1024  # of a command that starts vLLM: Linux passes on no longer argument; refused
 MANIFEST_DOCUMENTS: Final = 100  # of a manifest; refused

@@ -35,6 +35,14 @@ class ComparisonError(SpecdecError):
     """Two recordings cannot be compared. Says how they differ, and the next step."""
 
 
+class BenchResultError(SpecdecError):
+    """A result of a load generator cannot be read. Names file, key, expected and found."""
+
+
+class ForeignResultError(BenchResultError):
+    """JSON, but no result of the load generator: a folder may hold such files."""
+
+
 class FetchError(SpecdecError):
     """The predictor's ``/metrics`` could not be fetched or understood. The message says ``reason`` in words."""
 

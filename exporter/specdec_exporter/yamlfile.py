@@ -26,6 +26,7 @@ _MAX_DIGITS = 400
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _WORDS = {"object": "a mapping", "array": "a list", "null": "nothing", "str": "text", "bool": "true or false"}
 _WORDS |= {"int": "a whole number", "float": "a number"}
+_LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 T = TypeVar("T")
 
@@ -190,8 +191,8 @@ def _told(words: str, kind: Any) -> str:
         quotes = " in quotes" if expected == "text" and wrong[2] in ("int", "float", "bool") else ""
         found = "a number" if wrong[2] in ("int", "float") else _WORDS.get(wrong[2], wrong[2])
         return f"{path or 'top level'}: expected {expected}{quotes}, found {found}"
-    if least := re.fullmatch(r"Expected `(int|float)` >= (.*)", words):
-        return f"{path}: expected {_WORDS[least[1]]} of at least {float(least[2]):g}"
+    if limit := re.fullmatch(r"Expected `(int|float)` (>=|<=|>|<) (.*)", words):
+        return f"{path}: expected {_WORDS[limit[1]]} {_LIMITS[limit[2]]} {float(limit[3]):g}"
     if choice := re.fullmatch(r"Invalid enum value (.*)", words, re.DOTALL):
         return f"{path}: expected one of {', '.join(_choices(kind, path))}, found {choice[1]}"
     # An error of ours, which begins with a key below the path.

@@ -1,10 +1,14 @@
-"""Saved responses of a predictor."""
+"""Saved responses of a predictor, and results of the benchmark that sent requests to it."""
 
 from __future__ import annotations
 
-from builders import FIXTURES
+from builders import FIXTURES, numbers
 from fuzz.target import Target, require_numbers, require_one_line
+from specdec_exporter.comparison.bench import compare_bench
+from specdec_exporter.errors import BenchResultError, ComparisonError
+from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
+from specdec_exporter.speculation.policy import load_policy
 
 
 def check_response(line: bytes) -> None:
@@ -28,6 +32,20 @@ def responses() -> list[bytes]:
     ]
 
 
+def check_results(content: bytes) -> None:
+    plain, *_ = results()
+    try:
+        found = compare_bench(parse_results(plain, "plain"), parse_results(content, "changed"), load_policy())
+    except (BenchResultError, ComparisonError) as error:
+        require_one_line(str(error))
+        return
+    require_numbers(numbers((found.loads, found.decision)))
+
+
+def results() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((FIXTURES / "bench").glob("*/*.json"))]
+
+
 TARGETS = (
     Target(
         "saved response",
@@ -35,4 +53,5 @@ TARGETS = (
         responses,
         (b'"per_step_accepted": [', b"data: ", b"[DONE]", b"event: ", b'"response": ', b'"request": {', b'"prompt": '),
     ),
+    Target("bench result", check_results, results, (b'"completed": ', b"NaN", b"Infinity", b'"inf"', b"}\n{", b"[[]]")),
 )

@@ -1,4 +1,4 @@
-"""``compare``: two recordings beside each other, or several by load."""
+"""``compare``: two recordings beside each other, or several by load; or results of ``vllm bench serve``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import read_baseline
+from specdec_exporter.commands.benchfiles import is_bench, read_results
 from specdec_exporter.commands.flags import output_option
 
 if TYPE_CHECKING:
@@ -48,13 +49,25 @@ def command(
     """Tell whether CANDIDATE is faster than BASELINE.
 
     It compares the mean and the tail of each latency, and says whether chance explains the difference. All files come
-    from `baseline record`.
+    from `baseline record`, or all are results of `vllm bench serve --save-result`: files, or folders with one result
+    per load.
 
     With three or more, one of them was recorded without speculation. The others may have any methods and k. The answer
     is the fastest one at each load, the load at which speculation stops paying, and the --speculative-config to use.
 
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
+    paths = (baseline, *candidates)
+    kinds = [is_bench(path) for path in paths]
+    if True in kinds:
+        if False in kinds:
+            one, other = (paths[kinds.index(which)] for which in (True, False))
+            raise click.UsageError(
+                f"expected recordings or results of `vllm bench serve`, found both: {other} and {one}"
+            )
+        if paired or plot is not None:
+            raise click.UsageError("--paired and --plot need recordings, found results of `vllm bench serve`")
+        return int(_compare_bench(paths, output, verbose=verbose) and fail_on_regression)
     several = len(candidates) > 1 or plot is not None
     if paired and several:
         raise click.UsageError("--paired compares two recordings, without --plot")
@@ -62,7 +75,7 @@ def command(
         from specdec_exporter.terminal.plot import check_plot
 
         check_plot(plot)
-    recordings = [read_baseline(path) for path in (baseline, *candidates)]
+    recordings = [read_baseline(path) for path in paths]
     if several:
         decisions = _compare_several(recordings, output, plot, verbose=verbose)
     else:
@@ -92,6 +105,19 @@ def _compare_several(recordings: list[Baseline], output: Output, plot: str | Non
 
         draw(plot, several)
     return [each.decision for each in several.comparisons]
+
+
+def _compare_bench(paths: tuple[str, ...], output: Output, *, verbose: bool) -> bool:
+    """Print the comparison; return whether it fails."""
+    from specdec_exporter.comparison.bench import compare_bench, split
+    from specdec_exporter.speculation.policy import load_policy
+    from specdec_exporter.terminal.bench import write_bench
+
+    sides = [read_results(path) for path in paths]
+    before, after = sides if len(sides) == 2 else split([each for side in sides for each in side])
+    found = compare_bench(before, after, load_policy())
+    write_bench(sys.stdout, found, output, verbose=verbose)
+    return _fails(found.decision) or any(each.outcome == "undecided" for each in found.loads)
 
 
 def _fails(decision: Decision) -> bool:

@@ -27,6 +27,7 @@ FlagCode = Literal[
     "old_recording",
     "short_recording",
     "interrupted",
+    "requests_failed",
     "context_missing",
 ]
 
@@ -47,11 +48,16 @@ def refuse_other_model(baseline: Baseline, candidate: Baseline) -> None:
     key, one, other = "model", baseline.context.model, candidate.context.model
     if one is None or other is None:
         key, one, other = "model_name", baseline.model_name, candidate.model_name
-    if one is not None and other is not None and _differ(_last_part(one), _last_part(other)):
+    if one is not None and other is not None and not same_model(one, other):
         raise ComparisonError(
             f"expected recordings of one model, found {key} {one!r} in {baseline.name} and {other!r} in "
             f"{candidate.name}. If both names mean the same model, give both files the same `model`"
         )
+
+
+def same_model(one: str, other: str) -> bool:
+    """Whether two names mean one model, in whatever directory and quantisation."""
+    return not _differ(_last_part(one), _last_part(other))
 
 
 def _last_part(model: str) -> str:

@@ -33,6 +33,7 @@ from specdec_exporter.terminal.sections import (
     Section,
     escaped,
     fenced,
+    flag_codes,
     markdown_flags,
     markdown_section,
     print_flags,
@@ -40,7 +41,7 @@ from specdec_exporter.terminal.sections import (
     write_report,
 )
 
-_STYLE: dict[DecisionCode, str] = {
+STYLE: dict[DecisionCode, str] = {
     "faster": "green",
     "no_difference": "yellow",
     "inconclusive": "blue",
@@ -191,21 +192,15 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
-def _flag_codes(comparison: Comparison) -> str:
-    """Return ``Flags: load_differs (see below).``"""
-    codes = dict.fromkeys(flag.code for flag in comparison.flags)
-    return f"Flags: {', '.join(codes)} (see below)." if codes else "Flags: none."
-
-
 # --- Terminal --------------------------------------------------------------------------------------------------------
 
 
 def print_comparison(console: Console, comparison: Comparison, *, verbose: bool = False) -> None:
     """Print what was found, what to do and which flags there are; then the tables, the reasons and the flags."""
     decision = comparison.decision
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {_STYLE[decision.code]}"))
+    console.print(Text(plain(f"{decision.headline}."), style=f"bold {STYLE[decision.code]}"))
     console.print(Text(plain(decision.action)))
-    console.print(Text(_flag_codes(comparison)))
+    console.print(Text(flag_codes(comparison.flags)))
     for section in _main(comparison):
         print_section(console, section)
     indented(console, _LEGEND)
@@ -231,7 +226,7 @@ def as_markdown(comparison: Comparison) -> str:
         "",
         escaped(decision.action),
         "",
-        escaped(_flag_codes(comparison)),
+        escaped(flag_codes(comparison.flags)),
         "",
         *(f"- {escaped(reason)}" for reason in decision.reasons),
     ]

@@ -53,6 +53,12 @@ def print_section(console: Console, section: Section) -> None:
     heading(console, section.title, table(*section.columns, rows=section.rows, gap=gap, numbers=False))
 
 
+def flag_codes(flags: Sequence[Flag]) -> str:
+    """Return ``Flags: load_differs (see below).``"""
+    codes = dict.fromkeys(flag.code for flag in flags)
+    return f"Flags: {', '.join(codes)} (see below)." if codes else "Flags: none."
+
+
 def print_flags(console: Console, flags: Sequence[Flag]) -> None:
     """Print the reasons to read the result with care, if there are any."""
     if flags:

@@ -1,0 +1,248 @@
+"""The bytes of a result of ``vllm bench serve --save-result`` -> figures of one run at one load. Pure.
+
+Keys as in ``vllm/benchmarks/serve.py`` of 0.11.2, 0.14.1, 0.19.1, 0.32.0 and 0.33.0. 0.11.2 has no ``spec_decode_*``;
+later they are there only where the benchmark could fetch ``/metrics`` and tokens were drafted, so their absence tells
+nothing. Lists of requests need ``--save-detailed``; ``start_times`` is not in 0.14.1, ``latencies`` not in 0.19.1.
+``--append-result`` puts several objects into a file. ``--metadata`` adds keys of text, ``vllm bench sweep serve`` its
+overrides. An export of AIPerf is read as such a result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+
+from specdec_exporter import bounds
+from specdec_exporter.errors import BenchResultError, ForeignResultError
+from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.aiperfresult import SERVER_METRICS, as_bench, is_aiperf
+from specdec_exporter.yamlfile import convert
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT)]
+Amounts = list[Amount]
+
+_MAX_TEXT: Final = 4096
+_NEEDED: Final = ("model_id", "duration", "completed", "total_input_tokens", "total_output_tokens", "output_throughput")
+# Keys that another command or task writes, and what to run instead.
+_OTHERS: Final = {
+    "avg_latency": "`vllm bench latency`",
+    "tokens_per_second": "`vllm bench throughput`",
+    "input_sequence_throughput": "a pooling model",
+}
+# Keys by which releases of the benchmark differ, newest first.
+_RELEASES: Final = (("latencies", "0.32.0"), ("rtfx", "0.19.1"), ("max_concurrent_requests", "0.11.2"))
+_ARRIVALS: Final = ("burstiness", "ramp_up_start_rps", "ramp_up_end_rps")
+_NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "request_rate", "_benchmark_name"})
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """One latency over the requests of a run, seconds; ``None``: not in the file.
+
+    ``requests``: of each, in the order of their start. Empty without ``--save-detailed``, and not kept of first tokens.
+    """
+
+    mean: float | None
+    deviation: float | None = None
+    p99: float | None = None
+    requests: tuple[float, ...] = ()
+
+
+class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. ``None``: the file does not tell.
+
+    ``clients``: at most so many requests at once. ``request_rate``: arrivals per second, at the end of a ramp;
+    ``None``: all at once.
+    ``time_per_output_token``: (latency - time to first token) / (output tokens - 1) of a request. ``settings``: keys of
+    the run and of ``--metadata`` with their text.
+    """
+
+    name: str
+    model: str
+    clients: int | None
+    request_rate: float | None
+    prompts: int | None
+    completed: int
+    failed: int
+    duration_seconds: float
+    input_tokens: float
+    output_tokens: float
+    output_tokens_per_second: float
+    time_to_first_token: Latency
+    time_per_output_token: Latency
+    drafts: float | None
+    draft_tokens: float | None
+    accepted_tokens: float | None
+    settings: dict[str, str]
+
+    @property
+    def speculates(self) -> bool:
+        """Whether the file says that tokens were drafted. If it does not, nothing is known."""
+        return bool(self.draft_tokens)
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a result, with vLLM's keys; times in ms, but in seconds per request."""
+
+    model_id: str
+    duration: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT)]
+    completed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+    total_input_tokens: Amount
+    total_output_tokens: Amount
+    output_throughput: Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT_PER_SECOND)]
+    failed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
+    num_prompts: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
+    max_concurrency: Annotated[int, msgspec.Meta(gt=0, lt=2**31)] | None = None
+    request_rate: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | str | None = None
+    ramp_up_end_rps: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | None = None
+    mean_ttft_ms: Amount | None = None
+    std_ttft_ms: Amount | None = None
+    p99_ttft_ms: Amount | None = None
+    mean_tpot_ms: Amount | None = None
+    std_tpot_ms: Amount | None = None
+    p99_tpot_ms: Amount | None = None
+    spec_decode_num_drafts: Amount | None = None
+    spec_decode_draft_tokens: Amount | None = None
+    spec_decode_accepted_tokens: Amount | None = None
+    output_lens: Amounts = []
+    ttfts: Amounts = []
+    itls: list[Amounts] = []
+    latencies: Amounts = []
+    start_times: list[float] = []
+
+    def __post_init__(self) -> None:
+        if isinstance(self.request_rate, str) and self.request_rate != "inf":
+            raise ValueError("request_rate: expected a number or inf, found another text")
+        if not self.completed or not self.total_output_tokens or not self.output_throughput:
+            raise ValueError("completed: expected requests with answers, found none: the run failed")
+        drafted = self.spec_decode_draft_tokens or 0.0
+        if max(self.spec_decode_accepted_tokens or 0.0, self.spec_decode_num_drafts or 0.0) > drafted:
+            raise ValueError("spec_decode_draft_tokens: expected no more drafts or accepted tokens, found more")
+
+    def latency(self, name: str, requests: tuple[float, ...]) -> Latency:
+        """Return one latency; vLLM writes 0 where no request had one."""
+        mean, deviation, p99 = ((getattr(self, f"{part}_{name}_ms") or 0.0) / 1000.0 for part in ("mean", "std", "p99"))
+        mean = mean or (math.fsum(requests) / len(requests) if requests else 0.0)
+        return Latency(mean=mean or None, deviation=deviation or None, p99=p99 or None, requests=requests)
+
+    def of_requests(self) -> tuple[float, ...]:
+        """Return the time per output token of the requests that tell it, in the order of their start."""
+        number = len(self.ttfts)
+        if {len(self.output_lens), len(self.itls)} != {number}:
+            return ()
+        timed = len(self.latencies) == number
+        order = sorted(range(number), key=self.start_times.__getitem__) if len(self.start_times) == number else None
+        found = []
+        for i in order or range(number):
+            decoding = self.latencies[i] - self.ttfts[i] if timed else math.fsum(self.itls[i])
+            if self.output_lens[i] > 1 and decoding > 0.0:  # a request that failed has no tokens
+                found.append(decoding / (self.output_lens[i] - 1))
+        return tuple(found)
+
+
+def parse_results(content: bytes, name: str, beside: bytes | None = None) -> list[BenchResult]:
+    """Return the results in a file, which errors call ``name``: several with ``--append-result``, at least one.
+
+    ``beside``: what AIPerf wrote of the server into the file beside it.
+    Raises :class:`BenchResultError` for anything else, as :class:`ForeignResultError` where it is JSON of another kind.
+    """
+    documents = list(_documents(content, name))
+    if not documents:
+        raise BenchResultError(f"{name}: expected a result of `vllm bench serve`, found nothing")
+    numbered = len(documents) > 1
+    server_metrics = next(_documents(beside, f"{name}, {SERVER_METRICS}"), None) if beside else None
+    return [
+        _result(each, server_metrics, f"{name}, result {i}" if numbered else name)
+        for i, each in enumerate(documents, start=1)
+    ]
+
+
+def _documents(content: bytes, name: str) -> Iterator[Any]:
+    if len(content) > bounds.RESULT_BYTES:
+        raise BenchResultError(f"{name}: expected at most {bounds.RESULT_BYTES:,} bytes, found more")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BenchResultError(f"{name}: expected JSON, found bytes that are not UTF-8") from None
+    decoder, at = json.JSONDecoder(parse_constant=_refuse_constant), _next(text, 0)
+    while at < len(text):
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except _NoNumberError as cause:
+            raise BenchResultError(f"{name}: expected numbers, found {cause}: the run failed") from None
+        except (ValueError, RecursionError):
+            line = text.count("\n", 0, at) + 1
+            raise BenchResultError(
+                f"{name}: expected JSON of `vllm bench serve` from line {line} on, found none"
+            ) from None
+        yield found
+        at = _next(text, at)
+
+
+def _next(text: str, at: int) -> int:
+    found = _TEXT.search(text, at)
+    return found.start() if found else len(text)
+
+
+_TEXT: Final = re.compile(r"\S")
+
+
+class _NoNumberError(Exception):
+    """NaN or an infinity, which Python writes although JSON has none."""
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise _NoNumberError(word)
+
+
+def _result(document: object, server_metrics: object, name: str) -> BenchResult:
+    if not isinstance(document, dict):
+        kind = "a list" if isinstance(document, list) else "one value"
+        raise ForeignResultError(f"{name}: expected a result of `vllm bench serve`, a JSON object; found {kind}")
+    if is_aiperf(document):
+        document = as_bench(document, server_metrics)
+    lacks = [key for key in _NEEDED if key not in document]
+    if lacks:
+        other = next((f"that of {words}" for key, words in _OTHERS.items() if key in document), "another object")
+        raise ForeignResultError(
+            f"{name}: expected a result of `vllm bench serve --save-result`, found {other}: it has no {lacks[0]}"
+        )
+    known = {key: document[key] for key in _File.__struct_fields__ if key in document}
+    file = convert(known, _File, name, BenchResultError)
+    return BenchResult(
+        name=name,
+        model=_text(file.model_id),
+        clients=file.max_concurrency,
+        request_rate=file.ramp_up_end_rps or (None if isinstance(file.request_rate, str) else file.request_rate),
+        prompts=file.num_prompts,
+        completed=file.completed,
+        failed=file.failed or 0,
+        duration_seconds=file.duration,
+        input_tokens=file.total_input_tokens,
+        output_tokens=file.total_output_tokens,
+        output_tokens_per_second=file.output_throughput,
+        time_to_first_token=file.latency("ttft", ()),
+        time_per_output_token=file.latency("tpot", file.of_requests()),
+        drafts=file.spec_decode_num_drafts,
+        draft_tokens=file.spec_decode_draft_tokens,
+        accepted_tokens=file.spec_decode_accepted_tokens,
+        settings=_settings(document),
+    )
+
+
+def _settings(document: dict[str, Any]) -> dict[str, str]:
+    release = next((release for key, release in _RELEASES if key in document), "an older release")
+    given = {
+        key: value for key, value in document.items() if isinstance(value, str) and value and key not in _NO_SETTING
+    }
+    given |= {key: str(document[key]) for key in _ARRIVALS if isinstance(document.get(key), int | float)}
+    return {"keys of the benchmark": f"as of {release}", **{_text(key): _text(value) for key, value in given.items()}}
+
+
+def _text(value: str) -> str:
+    """Return text of the file on one line, printable and not too long."""
+    return plain(" ".join(value[:_MAX_TEXT].split()))
