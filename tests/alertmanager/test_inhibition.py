@@ -117,6 +117,8 @@ def key(labels: Mapping[str, str]) -> str:
 
 
 def receivers_of(labels: Mapping[str, str]) -> set[str]:
+    if (labels["alertname"], labels["severity"]) == ("SpecDecodeAcceptanceLow", "info"):
+        return {"specdec-nobody"}
     return {"specdec-chat", "specdec-pager"} if labels["severity"] == "critical" else {"specdec-chat"}
 
 

@@ -14,6 +14,7 @@ from alertmanager.inhibition import inhibited
 from promtool import promtool
 from rules.scenario import (
     CONTROL,
+    FLAG,
     SECOND,
     SLOS,
     STEADY,
@@ -41,6 +42,7 @@ SLOWEST = 100  # minutes until an alert fires: those of restarts and of acceptan
 LASTS = 68  # minutes that it may outlast its cause: the window of 30 minutes, and as long without a break
 # Of a ruler without samples, see test_outages.py; of many services, see test_fleet.py.
 ELSEWHERE = {
+    FLAG,  # to nobody
     "SpecDecodeRulesLagging warning samples",
     "SpecDecodeManyServices critical down",
     "SpecDecodeManyServices critical slower",

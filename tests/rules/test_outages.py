@@ -185,6 +185,7 @@ def test_a_predictor_of_which_only_the_log_can_be_read(promtool: Promtool, tmp_p
                 *by_log,
                 Series("specdec_up", about, [0.0] * minutes),
                 Series("specdec_predictor_info", about | {"model_name": "llama", "method": "eagle3"}, [1.0] * minutes),
+                Series("specdec_policy_acceptance_ratio_min", about | {"model_name": "llama"}, [0.5] * minutes),
             ],
             firing={60: {"SpecDecodeAcceptanceLow warning"}, 110: {"SpecDecodeAcceptanceLow warning"}},
         ),

@@ -78,6 +78,7 @@ class Service:
     requests: int
     slow: int = 0  # of the requests
     head: float | None = None  # accepted at position 0, where vLLM verifies only part of each draft
+    busy: bool = False  # whether a large batch decodes
 
     @property
     def accepted(self) -> tuple[int, ...]:
@@ -111,7 +112,9 @@ class Service:
         partly = self.head is not None
         evidence = Evidence(
             state=self.state,
-            figures=figures(counts, self.k, "metrics", 1.0, adaptive_verification=partly),
+            figures=figures(
+                counts, self.k, "metrics", 1.0, adaptive_verification=partly, concurrency=1000.0 if self.busy else 0.0
+            ),
             deployment=Deployment(adaptive_verification=partly),
             method=self.method,
             num_speculative_tokens=self.k,
@@ -147,7 +150,7 @@ class Service:
         histograms = {
             "request_time_per_output_token_seconds": (self.requests, self.seconds),
             "time_to_first_token_seconds": (self.requests, 0.02),
-            "inter_token_latency_seconds": (steps, 0.02),
+            "inter_token_latency_seconds": (steps, 100.0 if self.busy else 1e-6),  # whatever the time between readings
         }
         for name, (count, mean) in histograms.items():
             lines.append(f"# TYPE vllm:{name} histogram")
@@ -202,7 +205,7 @@ def services() -> list[Service]:
     hardly_measured = [(None, 3, 2000, 15, (slowdown, False), 0.35) for slowdown in (1.35, 1.45)]
     chosen = pairs + every[5::251] + idle_and_not_drafting + hardly_measured
     found = [
-        Service(f"case-{number}", rate, method, k, drafts, baseline, requests)
+        Service(f"case-{number}", rate, method, k, drafts, baseline, requests, busy=number % 2 == 1)
         for number, (method, k, drafts, requests, baseline, rate) in enumerate(chosen)
     ]
     # The rate is that of the positions after the first, most of which are not verified.
@@ -215,7 +218,7 @@ def services() -> list[Service]:
     ]
     tails = itertools.product((0.35, 0.7), (False, True), (90, 200))
     found += [
-        Service(f"partly-{number}", rate, method, k, drafts, baseline, requests, head=head)
+        Service(f"partly-{number}", rate, method, k, drafts, baseline, requests, head=head, busy=number % 2 == 1)
         for number, (method, k, head, rate, drafts, requests, baseline) in enumerate(partly)
     ]
     return found + [

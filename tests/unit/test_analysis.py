@@ -174,7 +174,9 @@ def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load:
     line = msgspec.structs.replace(window([176, 110, 70, 42, 22], 200), requests_running=running)  # 0.42
     verdict = told(config(method="eagle3", num_speculative_tokens=5), line).verdict
     needed = "1.45" if running == 3 else "3.50"
-    assert verdict.headline == f"{word}: 3.10 tokens a step; at {load} requests in decode about {needed} pay off, assumed"
+    assert (
+        verdict.headline == f"{word}: 3.10 tokens a step; at {load} requests in decode about {needed} pay off, assumed"
+    )
 
 
 # --- what the line of arguments says ---

@@ -79,7 +79,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
         (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
         (PREDICTOR, [*states]),
         (PREDICTOR_LOG, [([*logged, ""], state)]),
-        (POLICY, [([state.name, model], assumed) for model in state.model_names]),
+        (POLICY, [([state.name, model], assumed) for model in state.model_names or ([""] if state.reader else [])]),
         (BENEFIT, [*benefits]),
         (LOAD, [*benefits]),
         (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
