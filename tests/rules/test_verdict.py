@@ -371,10 +371,14 @@ async def test_function_api_check_and_rules_say_the_same(fleet: Fleet, files: Pa
         f'{verdict}{{inference_service="{name}"}}': ENUM[code] for name, code in expected.items()
     }
     for rule in (rule for group in pack.groups for rule in group["rules"]):
+        if rule.get("labels", {}).get("severity") == "info":
+            continue  # the flag of the guides stands beside any verdict
         if (least := ALERTS.get(rule.get("alert"))) is not None:
             if fleet.services is SERVICES:
                 values[f"count({rule['expr']}) > bool 0"] = 1
-            values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least} < {ENUM['slower']})"] = None
+            # Fewer accepted tokens than before may be why a service is slower.
+            most = "" if rule["alert"] == "SpecDecodeAcceptanceLow" else f" < {ENUM['slower']}"
+            values[f"({rule['expr']}) unless on (inference_service) ({verdict} >= {least}{most})"] = None
     assert len(values) >= len(expected) + len(ALERTS)
     case = Case(name="verdicts", series=series, values={MINUTES - 5: values})
     pack.recording().run(case, every=SLOW_MINUTES)
