@@ -72,7 +72,7 @@ def test_load_rises_and_nobody_hears_of_acceptance(source: Source, pack: Pack) -
                 source=source,
                 method=method,
                 verification=verification,
-                minimum={"dspark": 0.12}.get(method, 0.5),
+                minimum={"dspark": 0.15}.get(method, 0.5),
                 families=("ttft",),
             ),
             firing={LIGHT: set(), 150: told, 200: told, 239: told},

@@ -169,7 +169,7 @@ def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> 
     assert told(config(method="[ngram]", draft_model=None), line).verdict.headline.startswith("May lose: 1.84 tokens")
 
 
-@pytest.mark.parametrize(("running", "word", "load"), [(3, "Probably pays", "3.0"), (200, "May lose", "200")])
+@pytest.mark.parametrize(("running", "word", "load"), [(3, "Probably pays", "3"), (200, "May lose", "200")])
 def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load: str) -> None:
     line = msgspec.structs.replace(window([176, 110, 70, 42, 22], 200), requests_running=running)  # 0.42
     verdict = told(config(method="eagle3", num_speculative_tokens=5), line).verdict

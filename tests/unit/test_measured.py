@@ -174,7 +174,7 @@ def test_without_a_baseline_the_same_is_flagged_with_a_true_sentence(
     status = judged(curve, speed, None)
     assert status.verdict.code == code
     if code == "watch":
-        told = "May pay: 2.23 tokens a step; at 1.0 requests in decode about 1.36 pay off, assumed"
+        told = "May pay: 2.23 tokens a step; at 1 request in decode about 1.36 pay off, assumed"
         assert status.verdict.headline == told
     assert "record a baseline without speculation" in status.verdict.action
     assert status.measured is None

@@ -90,7 +90,7 @@ def predictor(name: str = "llama-70b", **changes: object) -> PredictorStatus:
             kv_cache_usage_ratio=0.43,
             acceptance_ratio_min=0.5,
             mean_acceptance_length_min=2.5,
-            break_even=BreakEven(basis="assumed", acceptance_ratio=0.5, mean_acceptance_length=1.21),
+            break_even=BreakEven(basis="assumed", acceptance_ratio=0.5, mean_acceptance_length=1.21, concurrency=3.5),
             measured=None,
             by_load=(),
             window=figures(),

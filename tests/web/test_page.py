@@ -50,7 +50,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "Endpoint http://127.0.0.1:8080",
         "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 of 37,035 draft tokens accepted",
         "Acceptance rate 61.2 % ✓ at or above the assumed break-even of 50 %",
-        "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21",
+        "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21 at 3.5 requests in decode",
         "Tokens per step 2.71 tokens",
         "Mean draft length 3.00 of 3",
         "Requests now 7 running 3.5 per engine 2 waiting",
@@ -98,7 +98,7 @@ async def test_figures_that_need_the_number_of_verified_tokens_are_not_shown(bro
     for words in (
         "Verification adaptive",
         "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 draft tokens accepted",
-        f"Acceptance rate \u2013 {why} Mean acceptance length 1.72 tokens 1 + accepted / drafts Tokens per step",
+        f"Mean acceptance length 1.72 tokens 1 + accepted / drafts Acceptance rate \u2013 {why} Tokens per step",
         "Since the predictor started: length 1.72",
         f"0 72.0 % 72.0 % {why}",
         f"Acceptance rate, last hour {why}",

@@ -31,8 +31,8 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     mean_acceptance_length: float | None
     acceptance_ratio: float
-    watch_acceptance_ratio: float
-    concurrency: float | None
+    watch_acceptance_ratio: float = 1.0
+    concurrency: float | None = None
 
 
 def break_even(
@@ -70,7 +70,8 @@ def needed(figures: Figures, even: BreakEven) -> str:
     """Say what would pay at this load."""
     load, where = even.concurrency, "at light load (the load is not known)"
     if load is not None:
-        where = f"at {load:.{0 if load >= _WHOLE else 1}f} requests in decode"
+        number = f"{load:.{0 if load >= _WHOLE else 1}f}".removesuffix(".0")
+        where = f"at {number} request{'' if number == '1' else 's'} in decode"
     if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
         return f"{where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
     # The length assumes that all of each draft is verified.
