@@ -95,8 +95,7 @@ function(config, signals, alert)
     + std.join('', [about(sli) for sli in std.objectFields(config.slis)])
     + 'It is compared with %s. ' % alert.against(signals.latency_baseline.record, 'baseline_source', 'service')
     + 'Over %(long)s there were %(most)s requests. ' % facts { most: alert.aggregated('max', requests, alert.whole) }
-    + alert.ifAccepted('Acceptance is %(acceptance)s (minimum %(acceptance_min)s).' % facts)
-    + ' Mean acceptance length is %(acceptance_length)s.' % facts;
+    + facts.paying + ' ' + alert.ifAccepted('Acceptance is %(acceptance)s.' % facts);
 
   local regression(severity, for_seconds, keep_seconds, expr) = {
     alert: 'SpecDecodeP99Regression',

@@ -258,7 +258,7 @@ def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
-    state.observe_event(arguments(method="eagle3"))
+    state.observe_event(arguments(method="draft_model"))
     assert state.status().verdict.code == "watch"
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
     assert watched(state, clock, 0.63) == ["watch"]  # its counters began again
