@@ -49,8 +49,8 @@ def _how_to_measure(evidence: Evidence) -> str:
     if evidence.cost is not None:
         return evidence.cost.unknown.remedy if evidence.cost.unknown else "measure for longer"
     return (
-        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file; "
-        "then break-even is measured here"
+        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file, or "
+        "compare results of vllm bench serve that you have (specdec-exporter compare)"
     )
 
 
