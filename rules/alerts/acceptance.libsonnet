@@ -95,7 +95,7 @@ function(config, signals, alert)
     // drafts still pay.
     low {
       severity: 'warning',
-      summary: 'A step gives fewer tokens than pay off at this load by assumption, or than before.',
+      summary: 'Too few draft tokens are accepted for this load (assumed), or fewer than before.',
       expr: |||
         %(low)s
         and

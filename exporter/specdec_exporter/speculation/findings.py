@@ -31,7 +31,7 @@ def by_break_even(
     else:
         text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
         if rate < policy.acceptance_ratio_flag and not short:
-            text += f"; the rule pack flags a rate below {policy.acceptance_ratio_flag:g}, and sends that to nobody"
+            text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"
         findings.append(Finding("WARN" if short and not findings else "PASS", "Acceptance", text))
         findings += _suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)
     suspect = (counted or 0.0) < even.acceptance_ratio if loses is None else loses
