@@ -151,7 +151,7 @@ function(config, common)
       ['conditional_acceptance', {}, 'now, if the position before was accepted'],
     ]) + {
       title: 'Acceptance by position, now and usually',
-      about: 'A healthy curve falls gently. If it starts low, the draft model does not fit. If it drops suddenly, k is too large.',
+      about: 'A healthy curve falls gently. The part of it that is near 0 costs and gives nothing.',
       max: 1,
       overrides: [
         g.color('now', 'blue'),

@@ -29,7 +29,7 @@ _VERDICTS: dict[str, tuple[str, str]] = {
         "switch speculation off at this load, or run a k that recordings show to pay",
     ),
     "broken": (
-        "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}",
+        "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}, and below break-even",
         "check that draft and target belong together; then measure",
     ),
     "watch": (

@@ -34,9 +34,7 @@ function(config, signals, alert)
     for_seconds: minutes(5),
     keep_seconds: minutes(10),
     description: alert.ifAccepted(
-      rate + fell
-      + '{{ if lt $value %s }} The draft model probably does not fit its target.{{ end }}' % broken
-      + ' ' + std.join(' ', [facts.paying, facts.curve, sample, facts.speedup]),
+      rate + fell + ' ' + std.join(' ', [facts.paying, facts.curve, sample, facts.speedup]),
       signals.partly_verified.help
       + (' At position 0, acceptance is %(first)s over %(long)s on %(where)s: draft and target do not fit, or vLLM is too busy '
          + 'to verify anything of most drafts. Mean acceptance length is %(acceptance_length)s. ') % facts {
@@ -44,11 +42,10 @@ function(config, signals, alert)
       }
       + std.join(' ', [sample, facts.speedup]),
     ),
-    impact: 'Drafting and verifying may cost more time than the accepted tokens save. Only a measured speed-up tells.',
-    action: 'If acceptance fell, find what changed (draft model, target, quantisation, release, prompts), and undo it. If '
-            + 'almost nothing is accepted, draft and target do not fit: vLLM does not check that. Otherwise measure: compare two '
-            + 'results of vllm bench serve, or two recordings, with and without speculation (specdec-exporter compare). It '
-            + 'tells whether drafts pay here.',
+    impact: 'Answers may be slower than without speculation, or than before. Only a measured speed-up tells.',
+    action: 'If acceptance fell, find what changed (draft model, target, quantisation, release, prompts), and undo it. '
+            + 'Otherwise measure whether drafts pay at this load: compare two results of vllm bench serve, or two recordings, '
+            + 'with and without speculation (specdec-exporter compare).',
   };
 
   [
@@ -57,6 +54,8 @@ function(config, signals, alert)
     low {
       severity: 'critical',
       summary: 'Almost no draft token is accepted.',
+      action: 'If it began with a deployment, roll back. Otherwise check that draft and target belong together (model, '
+              + 'tokenizer, quantisation, release): vLLM does not check that.',
       expr: |||
         %(nothing)s
         and
@@ -72,11 +71,12 @@ function(config, signals, alert)
           and
           %(effective)s >= 100
           unless
-          %(at_most)s * %(draft_tokens)s / (%(drafts)s > 0) >= 0.5
+          %(at_most)s * %(draft_tokens)s / (%(drafts)s > 0) >= %(few)s
         ||| % {
           at_most: at_most,
           broken: broken,
           effective: signals.effective_drafts.record,
+          few: number(config.policy.accepted_tokens_broken),
           draft_tokens: signals.draft_tokens.record,
           drafts: signals.drafts.record,
         },

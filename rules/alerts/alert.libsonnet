@@ -102,10 +102,21 @@ function(config, signals)
       acceptance_min: alert.number(signals.acceptance_min.record, alert.percent),
       acceptance_length: alert.number(signals.acceptance_length.record, alert.two),
       acceptance_length_min: alert.number(signals.acceptance_length_min.record, alert.two),
+      running: alert.ifThereIs(
+        signals.running_lately.record,
+        ' (%s running)' % alert.number(signals.running_lately.record, alert.whole),
+        ''
+      ),
       // Break-even that is not measured is a guess from published services, and is called so.
       basis:
         if config.source == 'exporter'
-        then alert.ifThereIs('specdec_break_even_acceptance_ratio', 'measured', 'assumed', 'measured')
+        then alert.ifThereIs(
+          'last_over_time(specdec_break_even_acceptance_ratio',
+          'measured',
+          'assumed',
+          'measured',
+          '[%s])' % promql.duration(config.long_window_seconds)
+        )
         else 'assumed',
       speedup: alert.ifThereIs(
         signals.speedup.record,
@@ -130,7 +141,7 @@ function(config, signals)
       paying: 'A step gives %(acceptance_length)s tokens (mean acceptance length)' % self
               + alert.ifThereIs(
                 signals.acceptance_length_min.record,
-                '; at this load about %(acceptance_length_min)s pay off, %(basis)s' % self,
+                '; at this load%(running)s about %(acceptance_length_min)s pay off, %(basis)s' % self,
                 '',
               ) + '.',
       drafts: alert.number(signals.sample.record, alert.whole),

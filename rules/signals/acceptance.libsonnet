@@ -46,8 +46,16 @@ function(config, source, signals, name)
       local safe = if key == 'watch' && !std.member(policy.assumed.published, method) then policy.assumed.unpublished_watch else 0;
       'clamp_min(0 * %(drafted)s + %(levels)s, %(safe)s)' % { drafted: drafted, levels: row(found), safe: number(safe) };
     if config.source == 'exporter' then
-      // min: replicas differ by their load, and during a rollout by their method.
-      promql.by('min', level, promql.range('avg_over_time', source.family('policy_acceptance_ratio_' + key), long))
+      // Replicas differ by their load, and during a rollout by their method. All must be good for the service to be. Exporters
+      // before 0.1 say neither.
+      promql.firstOf([
+        promql.by(
+          if key == 'watch' then 'max' else 'avg',
+          level,
+          promql.range('avg_over_time', source.family('policy_acceptance_ratio_' + key), long)
+        ),
+        '0 * %s + %s' % [drafted, number(if key == 'watch' then policy.assumed.unpublished_watch else policy.acceptance_ratio_flag)],
+      ], level)
     else
       promql.firstOf([
         '(%s)\nand\n%s' % [of(method), drafted + promql.braces([config.vllm_method_selectors[method]])]
@@ -233,8 +241,10 @@ function(config, source, signals, name)
       record: name('acceptance', 'broken', long),
       unit: 'percentunit',
       help: 'Acceptance rate, or that of position 0 with adaptive verification, where almost nothing is accepted.',
-      // Of a long draft, a share that is even smaller pays.
-      expr: '(%(acceptance)s < %(minimum)s or (%(first)s unless %(acceptance)s)) < %(broken)s' % {
+      // Of a long draft, a smaller share is enough.
+      expr: '(%(acceptance)s < %(minimum)s unless %(length)s >= %(few)s or (%(first)s unless %(acceptance)s)) < %(broken)s' % {
+        length: signals.acceptance_length.record,
+        few: number(1 + policy.accepted_tokens_broken),
         acceptance: signals.acceptance.record,
         minimum: signals.acceptance_min.record,
         first: signals.first_acceptance.record,

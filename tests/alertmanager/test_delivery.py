@@ -57,7 +57,7 @@ async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(releas
     assert (message["title"], message["color"]) == (title, "danger")
     assert message["text"].startswith("*CRITICAL SpecDecodeAcceptanceLow*, since ")
     assert "Acceptance is 4% over the last 5m and 4% over 30m on eu-1/prod/chat (llama)." in message["text"]
-    assert "tokens (mean acceptance length); at this load about 2.50 pay off, assumed." in message["text"]
+    assert "tokens (mean acceptance length); at this load (4 running) about 2.50 pay off, assumed." in message["text"]
     assert message["title_link"] == "https://alertmanager.example.com/#/alerts?receiver=specdec-chat"
 
     assert page["event_action"] == "trigger"

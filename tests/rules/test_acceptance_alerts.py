@@ -154,15 +154,29 @@ def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
     )
 
 
-def test_during_a_rollout_the_lower_minimum_holds_and_no_rule_fails(pack: Pack) -> None:
+def test_replicas_that_differ_by_method_or_load_count_together_and_an_idle_one_not_at_all(pack: Pack) -> None:
+    minimum, verdict = "inference_service:specdec_acceptance_min:threshold", "inference_service:specdec_verdict:enum"
     old = service(Phase(minutes=120, curve=MODEST), method="eagle3", minimum=0.5)
     new = service(Phase(minutes=120, curve=MODEST), method="ngram", minimum=0.3, labels=SECOND)
+    busy = service(Phase(minutes=120, curve=MODEST))
+    light = service(Phase(minutes=120, curve=MODEST), minimum=0.12, watch=0.36, labels=SECOND)
+    nothing = service(Phase(minutes=120, curve=MODEST, drafts_per_minute=0, requests_per_minute=0), labels=SECOND)
+    idle = [one for one in nothing if "policy" not in one.name]  # the exporter says no level without drafts
     pack.run(
+        Case(name="two methods", series=old + new, firing={60: set(), 110: set()}, values={60: {minimum: 0.4}}),
+        # Green is what all replicas are, each at its load.
+        Case(name="two loads", series=busy + light, firing={110: set()}, values={110: {minimum: 0.31, verdict: 2}}),
         Case(
-            name="two info series",
-            series=old + new,
-            firing={60: set(), 110: set()},
-            values={60: {"inference_service:specdec_acceptance_min:threshold": 0.3}},
+            name="one is idle",
+            series=busy + idle,
+            firing={110: {TICKET}},
+            values={110: {minimum: 0.5, verdict: 2}},
+        ),
+        Case(
+            name="an exporter that knows no levels",
+            series=[one for one in busy if "policy" not in one.name],
+            firing={110: {TICKET}},
+            values={110: {minimum: 0.5, verdict: 2}},
         ),
     )
 

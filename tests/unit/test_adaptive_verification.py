@@ -189,7 +189,6 @@ async def test_without_the_key_all_is_as_before(method: str, k: int) -> None:
     status = state.status()
     assert (status.adaptive_verification, status.verdict.code) == (False, "watch")
     assert known(status.window).acceptance_ratio == pytest.approx(0.72 / k)
-    assert any("position 1 almost never" in reason for reason in status.verdict.reasons)
     (info,) = served["specdec_predictor_info"]
     assert info.labels["verification"] == "full"
     assert served["specdec_window_acceptance_ratio"]
@@ -292,5 +291,5 @@ async def test_a_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     report = " ".join(found.out.split())
     assert (PARTLY_VERIFIED in report, "k = 3" in report) == (adaptive, True)
     assert ("method eagle3, draft model head, adaptive verification" in report) is adaptive
-    assert ("24.0%" in report, "position 1 almost never" in report) == (not adaptive, not adaptive)
+    assert ("24.0%" in report) is not adaptive
     assert (code, "about 1.36 pay off" in report) == (0, not adaptive)

@@ -42,5 +42,7 @@ def test_the_load_of_a_log_or_of_metrics_makes_the_difference() -> None:
     light, heavy = (ASSUMED.levels("eagle3", 5, load) for load in (3.0, 200.0))
     assert (light.min, heavy.min) == (0.09, 0.5)
     assert ASSUMED.levels("eagle3", 5, 16.0).min == pytest.approx((0.09 + 0.5) / 2)
-    assert ASSUMED.levels("eagle3", 5, None) == light
+    # A load that is not known is no reason to call a service low, and none to call it good.
+    unknown = ASSUMED.levels("eagle3", 5, None)
+    assert (unknown.min, unknown.watch) == (light.min, heavy.watch)
     assert ASSUMED.levels("eagle3", None, None) == ASSUMED.levels("eagle3", 1, None)

@@ -24,6 +24,7 @@ from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.serving.view import PredictorView
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
@@ -71,7 +72,6 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
     pinned_model = pinned.fit.model_name if pinned else None
-    assumed = state.assumed_break_even  # of all engines, so not once for each model
     return [
         (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
         (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
@@ -79,13 +79,21 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
         (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
         (PREDICTOR, [*states]),
         (PREDICTOR_LOG, [([*logged, ""], state)]),
-        (POLICY, [([state.name, model], assumed) for model in state.model_names or ([""] if state.reader else [])]),
+        (POLICY, _assumed(state)),
         (BENEFIT, [*benefits]),
         (LOAD, [*benefits]),
         (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
         (SCRAPE, [(service, predictor)]),
         (READER, [(service, state.reader)] if state.reader else []),
     ]
+
+
+def _assumed(state: PredictorView) -> Subjects:
+    """The assumed break-even of all engines; nothing without drafts, because an idle replica has no load."""
+    if (window := state.window()) is None or not window.drafted:
+        return []
+    assumed = state.assumed_break_even
+    return [([state.name, model], assumed) for model in state.model_names or ("",)]
 
 
 def shown(group: Group[S], subjects: Sequence[tuple[list[str], S]], window: str = "") -> Iterator[Taken]:

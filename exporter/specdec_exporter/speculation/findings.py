@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven, needed
 from specdec_exporter.speculation.chance import Estimate
@@ -14,28 +16,41 @@ from specdec_exporter.speculation.verdict import Finding, VerdictCode
 
 
 def by_break_even(
-    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, loses: bool | None = None
+    figures: Figures,
+    num_speculative_tokens: int | None,
+    even: BreakEven,
+    policy: Policy,
+    code: VerdictCode,
+    *,
+    decided: bool = False,
 ) -> list[Finding]:
-    """Judge length, acceptance and curve by the break-even; ``loses``: what stands already, whatever break-even is."""
-    rate, counted = figures.acceptance_ratio, figures.counted_ratio
-    short = rate is not None and rate < even.acceptance_ratio and (loses is None or even.basis == "measured")
-    findings: list[Finding] = []
+    """Judge length, acceptance and curve by the break-even; an assumed one counts nothing where a speed ``decided``.
+
+    The word, ``code``, tells whether the draft may be why.
+    """
+    counts = not (decided and even.basis == "assumed")
+    low = counts and (figures.counted_ratio or 0.0) < even.acceptance_ratio
+    findings = _acceptance(figures, num_speculative_tokens, even, policy, low=low)
     if figures.mean_acceptance_length is not None and even.mean_acceptance_length is not None:
         text = f"mean acceptance length {figures.mean_acceptance_length:.2f}; {needed(figures, even)}"
-        if even.basis == "assumed" and not short and rate is not None and rate < even.watch_acceptance_ratio:
-            sure = (even.mean_acceptance_length - 1.0) * even.watch_acceptance_ratio / even.acceptance_ratio
-            text += f"; from {1.0 + sure:.2f} on every published service gained"
-        findings.append(Finding("WARN" if short else "PASS", "Length", text))
-    if rate is None:
-        findings.append(Finding("PASS", "Verification", PARTLY_VERIFIED))
-    else:
-        text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
-        if rate < policy.acceptance_ratio_flag and not short:
-            text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"
-        findings.append(Finding("WARN" if short and not findings else "PASS", "Acceptance", text))
-        findings += _suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)
-    suspect = (counted or 0.0) < even.acceptance_ratio if loses is None else loses
+        if code == "watch" and even.basis == "assumed" and even.watch_acceptance_ratio > 1.0:
+            text += "; no length is known to be enough there"
+        findings.insert(0, Finding(findings[0].level, "Length", text))
+        findings[1] = msgspec.structs.replace(findings[1], level="PASS")  # one fact is one warning
+    suspect = code in ("broken", "not_paying", "harmful") or (code == "watch" and low)
     return [*findings, *_by_step(figures, policy, suspect=suspect)]
+
+
+def _acceptance(
+    figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, low: bool
+) -> list[Finding]:
+    if (rate := figures.acceptance_ratio) is None:
+        return [Finding("PASS", "Verification", PARTLY_VERIFIED)]
+    text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+    if rate < policy.acceptance_ratio_flag and not low:
+        text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"
+    found = Finding("WARN" if low else "PASS", "Acceptance", text)
+    return [found, *_suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)]
 
 
 def _by_step(figures: Figures, policy: Policy, *, suspect: bool) -> Iterator[Finding]:
@@ -43,8 +58,8 @@ def _by_step(figures: Figures, policy: Policy, *, suspect: bool) -> Iterator[Fin
     if figures.tokens_per_step is not None:
         text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
         yield Finding("PASS", "Tokens per step", text)
-    if (curve := curve_finding(figures, policy)) is not None:
-        yield curve if suspect else Finding("PASS", curve.subject, curve.found)
+    if suspect and (curve := curve_finding(figures, policy)) is not None:
+        yield curve
     if figures.short_drafts:
         yield Finding("PASS", "Curve", "some drafts are shorter than k, so the curve's tail reads too low")
 

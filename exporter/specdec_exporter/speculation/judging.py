@@ -163,7 +163,7 @@ def _judged(
     headline, action = sentence(found.code, even, figures, evidence, measured=found.measured, late=found.late)
     findings = [
         *_measured_findings(found, evidence),
-        *by_break_even(figures, evidence.num_speculative_tokens, even, policy, loses=found.loses),
+        *by_break_even(figures, evidence.num_speculative_tokens, even, policy, found.code, decided=found.decided),
         *chance_findings(preliminary, found.within_chance, interval),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),
@@ -193,13 +193,6 @@ class _Weighed(NamedTuple):
     within_chance: tuple[VerdictCode, ...]
     measured: Speed | None
     late: Slowdown | None
-
-    @property
-    def loses(self) -> bool | None:
-        """Whether drafts were measured to lose, or almost none is accepted; ``None`` where only break-even can say."""
-        if self.measured is not None and self.measured.word is not None:
-            return self.measured.word != "healthy"
-        return True if self.code == "broken" else False if self.code == "slower" else None
 
     @property
     def decided(self) -> bool:
@@ -236,8 +229,9 @@ def _guess(
     head = next(iter(figures.per_position), 1.0) if figures.acceptance_ratio is None else None
 
     broken = policy.acceptance_ratio_broken
-    if head is None:
-        broken = min(broken, even.acceptance_ratio)  # of a long draft, a small share is enough
+    if head is None:  # of a long draft, a small share is enough
+        most = policy.accepted_tokens_broken / (figures.mean_draft_length or evidence.num_speculative_tokens or 1)
+        broken = min(broken, even.acceptance_ratio, most)
 
     def word(accepted: float) -> VerdictCode:
         if (accepted if head is None else head) < broken:

@@ -54,14 +54,19 @@ class AssumedPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: tuple[AssumedRow, ...]
 
     def levels(self, method: str | None, draft_length: float | None, concurrency: float | None) -> Levels:
-        """Return the levels; ``concurrency``: requests in decode per engine, ``None``: not known, so the light ones."""
+        """Return the levels; ``concurrency``: requests in decode per engine.
+
+        ``None``: not known. Then a service is called neither low nor good that may not be, at whatever load.
+        """
         name = canonical_method(method or "")
         row = next(row for row in self.rows if row.holds(name, draft_length))
         load = max(concurrency or 0.0, self.light_requests) / self.light_requests
         part = math.log(load) / math.log(self.heavy_requests / self.light_requests)
         found = row.light.towards(row.heavy, min(part, 1.0))
-        least = 0.0 if name in self.published else self.unpublished_watch
-        return Levels(found.min, max(found.watch, least))
+        least = [found.watch, 0.0 if name in self.published else self.unpublished_watch]
+        if concurrency is None:
+            least.append(row.heavy.watch)
+        return Levels(found.min, max(least))
 
 
 class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,7 +173,8 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``policy.json``. Ratios 0..1, times in seconds.
 
-    ``acceptance_ratio_broken``: below it draft and target do not fit. ``acceptance_ratio_flag``: below it the rule
+    ``acceptance_ratio_broken``: below it, with fewer than ``accepted_tokens_broken`` of each draft, draft and target do
+    not fit. ``acceptance_ratio_flag``: below it the rule
     pack says so, and wakes nobody. ``min_drafts``: fewer drafts say nothing about a window.
     ``min_effective_drafts``: nor do drafts that tell less than this number of independent ones.
     ``draft_correlation``: how alike the drafts of one request are (0: not at all, 1: all accepted or all rejected).
@@ -181,6 +187,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     acceptance_ratio_broken: float
+    accepted_tokens_broken: float
     acceptance_ratio_flag: float
     acceptance_ratio_suspicious: float
     suspicious_positions: int

@@ -33,8 +33,6 @@ def sentence(
         case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
     elif code in ("harmful", "watch") and evidence.cost is not None:
         case = f"{code}_by_steps"
-    elif code in ("harmful", "not_paying"):
-        case = code
     elif pays:
         case = "healthy_measured"
     elif rate is not None and code == "watch" and rate < even.acceptance_ratio:
@@ -49,8 +47,8 @@ def _how_to_measure(evidence: Evidence) -> str:
     if evidence.cost is not None:
         return evidence.cost.unknown.remedy if evidence.cost.unknown else "measure for longer"
     return (
-        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file, or "
-        "compare results of vllm bench serve that you have (specdec-exporter compare)"
+        "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file, "
+        "or compare results of vllm bench serve that you have (specdec-exporter compare)"
     )
 
 

@@ -9,6 +9,8 @@ from specdec_exporter.serving.loads import LoadTotals
 from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.benefit import BreakEven
 
+_NOT_DRAFTED = "nothing was drafted in the window: an idle replica has no load to speak of"
+
 POLICY: Group[BreakEven] = Group(  # the assumed one
     MODEL,
     (
@@ -17,17 +19,20 @@ POLICY: Group[BreakEven] = Group(  # the assumed one
             "Acceptance rate that is assumed to break even with this method and k at the load of the window, from "
             "published services. Where the load is not known, it is the one at light load.",
             lambda b: b.acceptance_ratio,
+            absent=_NOT_DRAFTED,
         ),
         gauge(
             "specdec_policy_acceptance_ratio_watch",
             "Acceptance rate from which on every published service gains, likewise. Above 1: none is enough.",
             lambda b: b.watch_acceptance_ratio,
+            absent=_NOT_DRAFTED,
         ),
         gauge(
             "specdec_policy_mean_acceptance_length_min",
             "Mean acceptance length that is assumed to break even: 1 + mean draft length in the window "
             "(k without one) x `specdec_policy_acceptance_ratio_min`.",
             lambda b: b.mean_acceptance_length,
+            absent=_NOT_DRAFTED,
         ),
     ),
 )
