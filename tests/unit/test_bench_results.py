@@ -498,7 +498,9 @@ def test_a_baseline_older_than_the_counts_of_drafts_is_not_one_without_drafts() 
     (load,) = found.loads
     assert "drafts_not_known" in codes(found)
     assert load.break_even_acceptance_length is not None  # 3.1 of k + 1 = 4
-    (load,) = compared([old], [result(20.0, drafts=True, spec_decode_accepted_tokens=50_000)]).loads
+    found = compared([old], [result(20.0, drafts=True, spec_decode_accepted_tokens=50_000)])
+    assert found.decision.action.startswith("Use the baseline's settings. These results do not tell whether")
+    (load,) = found.loads
     assert (load.reached_ratio, load.break_even_acceptance_length) == (None, None)  # 4.4
     assert "drafts_not_known" not in codes(compared([result(16.0)], [result(20.0, drafts=True)]))
 

@@ -95,6 +95,7 @@ def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchCompa
         )
         for runs in (baseline, candidate)
     ]
+    plausible = all(each.reached_ratio for each in loads) or not any(run.may_not_count for run in baseline)
     return BenchComparison(
         baseline=then,
         candidate=now,
@@ -107,7 +108,7 @@ def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchCompa
             *_length(loads, policy),
             *_context_missing(then, now),
         ),
-        decision=_decide(loads, alone, policy, drafts=bool(now.speculates and not then.speculates)),
+        decision=_decide(loads, alone, policy, drafts=bool(now.speculates and not then.speculates and plausible)),
     )
 
 
