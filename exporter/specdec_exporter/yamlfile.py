@@ -41,11 +41,11 @@ def read_yaml(path: str | Path, error: type[SpecdecError]) -> Any:
     return parse_yaml(read_bytes(path, error), str(path), error)
 
 
-def read_bytes(path: str | Path, error: type[SpecdecError]) -> bytes:
-    """Return the content of a file, or a byte more than :data:`MAX_BYTES` of it."""
+def read_bytes(path: str | Path, error: type[SpecdecError], most: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, or a byte more than ``most`` of it."""
     try:
         with Path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(most + 1)
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
         raise error(plain(f"{path}: cannot be read: {reason}")) from cause

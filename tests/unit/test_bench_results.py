@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import math
+import os
 import random
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +20,7 @@ from click import UsageError
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from builders import FIXTURES, numbers
 from promtool import REPOSITORY
@@ -24,20 +29,24 @@ from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.bench import BenchComparison, BenchRuns, compare_bench
 from specdec_exporter.comparison.benchload import BenchLoad, BenchSide
 from specdec_exporter.comparison.decision import DecisionCode
-from specdec_exporter.errors import BenchResultError, ComparisonError
+from specdec_exporter.errors import BenchResultError, ComparisonError, SpecdecError
 from specdec_exporter.predictor.benchresult import BenchResult, parse_results
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.bench import as_markdown
+from specdec_exporter.terminal.bench import as_markdown, print_bench
 from specdec_exporter.terminal.sections import as_json
 
 BENCH = FIXTURES / "bench"
+runs = itertools.count()
 
 
 def result(tpot: float = 20.0, *, clients: int | None = 8, drafts: bool = False, **changes: Any) -> dict[str, Any]:
-    """A result of 0.33.0 without details: 400 requests of 128 tokens, TPOT in ms; ``drafts``: k = 3, length 2.5."""
+    """A result of 0.33.0 without details: 400 requests of 128 tokens, TPOT in ms; ``drafts``: k = 3, length 2.5.
+
+    Each has a date of its own.
+    """
     seconds = 400 / (clients or 400) * (0.06 + 127 * tpot / 1000)
     made: dict[str, Any] = {
-        "date": "20261129-110024",
+        "date": f"20261129-{next(runs):06}",
         "endpoint_type": "openai",
         "backend": "openai",
         "label": None,
@@ -122,7 +131,7 @@ def ran(*arguments: str | Path) -> tuple[int, str]:
 
 def refused(*arguments: str | Path) -> str:
     """The one line that the command ends with."""
-    with pytest.raises((BenchResultError, ComparisonError, UsageError)) as error:
+    with pytest.raises((SpecdecError, UsageError)) as error:
         ran(*arguments)
     (line,) = str(error.value).splitlines()
     assert line.isprintable()
@@ -180,9 +189,12 @@ def test_a_load_that_loses_is_a_regression_whatever_others_gain(write: Any) -> N
     code, text = ran(plain, spec, "--fail-on-regression")
     head = " ".join(text.split())
     assert code == 1
-    assert head.startswith("Mixed by load: decoding is faster, 2.00x (")
-    assert "; slower, 0.83x (" in head
-    assert "Speculate up to about 64 clients." in head
+    assert head.startswith("Mixed by load: decoding is slower, 0.83x (")
+    assert "; faster, 2.00x (" in head
+    assert (
+        "Drop speculation at 128 clients; keep it at 1 client. It stops paying between 1 and 128 clients, about 64 by"
+        in head
+    )
     assert ran(plain, spec)[0] == 0
 
 
@@ -384,9 +396,15 @@ def test_a_result_of_another_release_is_flagged_and_tells_nothing_of_drafts() ->
     old = {key: value for key, value in result(10.0).items() if key not in ("latencies", "rtfx")}
     found = compared([result(20.0)], [old])
     assert found.candidate.speculates is None
-    assert {"settings_differ", "candidate_does_not_speculate"} <= {*codes(found)}
+    assert {"settings_differ", "drafts_not_known"} <= {*codes(found)}
     assert found.loads[0].ceiling is None
-    assert "Keep speculation on" not in found.decision.action
+    slow = without(result(10.0, mean_ttft_ms=90.0), "rtfx")
+    assert compared([result(20.0)], [slow]).decision.reasons == (
+        "8 clients: the time to first token is 1.50x the baseline's",
+    )
+    assert found.decision.action == (
+        "Use the candidate's settings. These results do not tell whether speculation itself pays."
+    )
 
 
 def test_against_a_baseline_that_drafts_there_is_no_ceiling() -> None:
@@ -398,7 +416,7 @@ def test_against_a_baseline_that_drafts_there_is_no_ceiling() -> None:
 def test_other_prompts_decide_nothing() -> None:
     found = compared([result(20.0)], [result(5.0, drafts=True, total_input_tokens=400_000)])
     assert found.decision.code == "undecided"
-    assert found.decision.headline.startswith("Not known: prompts are 10.0 times as long")
+    assert found.decision.headline.startswith("Not known at 8 clients: prompts are 10.0 times as long")
 
 
 def test_metadata_gives_the_five_fields_of_a_report() -> None:
@@ -423,6 +441,147 @@ def test_two_models_are_not_compared_and_two_quantisations_are_one_model() -> No
     assert compared([result(20.0)], [result(10.0, model_id="Qwen3-8B-AWQ")]).loads
     with pytest.raises(ComparisonError, match=r"one model, found model_id 'Qwen/Qwen3-8B' in .* and 'gpt-oss-20b'"):
         compared([result(20.0)], [result(10.0, model_id="gpt-oss-20b")])
+
+
+def folders(write: Any, **sides: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """A folder for each side, a file for each result."""
+    return [[write(f"{name}/{i}.json", run) for i, run in enumerate(side)].pop().parent for name, side in sides.items()]
+
+
+def headline(*arguments: str | Path) -> str:
+    """The text of a comparison on one line."""
+    return " ".join(ran(*arguments)[1].split())
+
+
+def test_one_folder_or_file_that_holds_both_sides_is_split_by_drafts(write: Any) -> None:
+    both = [result(20.0), result(10.0, drafts=True)]
+    (folder,) = folders(write, both=both)
+    assert ran(folder)[1].startswith("Faster: decoding is 2.00x")
+    assert ran(write("appended.json", *both))[1].startswith("Faster: decoding is 2.00x")
+    more = folders(
+        write, one=[result(20.0), result(10.0, drafts=True)], other=[result(20.1), result(10.1, drafts=True)]
+    )
+    assert "2 runs" in headline(*more)
+    assert "none has them" in refused(write("one.json", result(20.0)))
+
+
+def test_a_side_that_mixes_is_refused_and_names_both_files(write: Any) -> None:
+    (mixed,) = folders(write, mixed=[result(20.0), result(10.0, drafts=True)])
+    line = refused(write("plain.json", result(20.1)), mixed)
+    assert f"found {mixed}/0.json without drafts beside {mixed}/1.json with them" in line
+
+
+def test_one_recording_is_not_enough() -> None:
+    recording = FIXTURES / "recordings" / "gain" / "plain.yaml"
+    assert refused(recording).startswith(f"expected two recordings or more, found one: {recording}")
+
+
+def test_swapped_sides_are_put_in_order(write: Any) -> None:
+    spec, plain = write("spec.json", result(36.0, drafts=True)), write("plain.json", result(20.0))
+    code, text = ran(spec, plain, "--fail-on-regression")
+    assert code == 1
+    assert text.startswith("Slower: decoding is 0.56x")
+    assert "Flags: order_swapped" in text
+    old = without(result(20.0), "latencies", "rtfx")
+    found = compared([result(36.0, drafts=True)], [old])  # it may have drafted
+    assert {"baseline_speculates", "drafts_not_known"} <= {*codes(found)}
+    assert "order" not in f"{found.decision} {found.flags}"
+
+
+def without(document: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in keys}
+
+
+def test_a_baseline_older_than_the_counts_of_drafts_is_not_one_without_drafts() -> None:
+    old = without(result(16.0), "latencies", "rtfx")
+    found = compared([old], [result(20.0, drafts=True)])
+    (load,) = found.loads
+    assert "drafts_not_known" in codes(found)
+    assert load.break_even_acceptance_length is not None  # 3.1 of k + 1 = 4
+    found = compared([old], [result(20.0, drafts=True, spec_decode_accepted_tokens=50_000)])
+    assert found.decision.action.startswith("Use the baseline's settings. These results do not tell whether")
+    (load,) = found.loads
+    assert (load.reached_ratio, load.break_even_acceptance_length) == (None, None)  # 4.4
+    assert "drafts_not_known" not in codes(compared([result(16.0)], [result(20.0, drafts=True)]))
+
+
+@pytest.mark.parametrize("changes", [{"mean_tpot_ms": 4.0}, {"failed": 30}])
+def test_impossible_figures_and_undecided_loads_have_no_break_even(changes: dict[str, Any]) -> None:
+    found = compared([result(20.0)], [result(10.0, drafts=True) | changes])
+    assert (found.loads[0].reached_ratio, found.loads[0].break_even_acceptance_length) == (None, None)
+    assert "| 50.0% | 2.50 | - | - |" in as_markdown(found)
+
+
+def test_the_next_step_says_at_which_loads_nothing_is_known(write: Any) -> None:
+    plain = write("plain.json", *(result(20.0, clients=clients) for clients in (1, 4, 8)))
+    tpots = {1: 10.0, 4: 19.8, 8: 9.0}
+    spec = [result(tpot, clients=clients, drafts=True) for clients, tpot in tpots.items()]
+    spec[2]["failed"] = 40
+    found = compare_bench(parse_results(plain.read_bytes(), "plain"), parsed(*spec), load_policy())
+    assert found.decision.code == "faster"
+    head = re.sub(r" \([^)]*\)", "", found.decision.headline)
+    assert head == (
+        "Mixed by load: decoding is faster, 2.00x as fast at 1 client; not shown to differ, 1.01x as fast at 4 "
+        "clients. Not known at 8 clients: 40 requests failed, so the load was another"
+    )
+    assert found.decision.action == (
+        "Keep speculation at 1 client; at 4 clients and 8 clients it is not known whether it pays: repeat the runs."
+    )
+    stream = io.StringIO()
+    print_bench(Console(file=stream, force_terminal=True, color_system="standard"), found)
+    assert "\x1b[1;33mMixed" in stream.getvalue()  # not green
+
+
+def test_no_difference_is_said_without_an_order_of_time() -> None:
+    plain, spec = (
+        [result(each, drafts=drafts) for each in (20.0, 20.01, 19.99, 20.0, 20.02)] for drafts in (False, True)
+    )
+    assert compared(plain, spec).decision.headline.startswith("No faster, no slower: decoding is 1.00x")
+
+
+def test_a_run_counts_once(write: Any) -> None:
+    one = result(20.0)
+    spec = write("spec.json", result(10.0, drafts=True))
+    line = refused(write("a.json", one), write("b.json", one), spec)
+    assert re.fullmatch(r"expected each run once, found one run twice: \S+/a.json and \S+/b.json", line)
+    assert "found one run twice" in refused(spec, spec)
+
+
+def test_acceptance_that_differs_by_load_is_flagged() -> None:
+    plain = [result(20.0, clients=clients) for clients in (1, 4)]
+    found = compared(
+        plain,
+        [
+            result(10.0, clients=1, drafts=True),
+            result(10.0, clients=4, drafts=True, spec_decode_accepted_tokens=8_000),
+        ],
+    )
+    (flag,) = [each for each in found.flags if each.code == "prompts_differ"]
+    assert flag.message.startswith("acceptance differs by load (50.0% at 1 client, 13.3% at 4 clients)")
+
+
+def test_a_sound_answer_has_short_flags_that_fit_any_benchmark(write: Any) -> None:
+    for plain, spec in ((result(20.0), result(10.0, drafts=True)), (aiperf(20.0), aiperf(10.0))):
+        text = ran(write("plain.json", plain), write("spec.json", spec))[1]
+        flags = text.partition("Read the result with care\n")[2].split("WARN")[1:]
+        assert max(each.count("\n") for each in flags) <= 3
+        assert "--save-detailed" not in text
+    few = compared([result(20.0, completed=50)], [result(10.0, completed=60, drafts=True)])
+    (flag,) = [each for each in few.flags if each.code == "short_recording"]
+    assert flag.message.startswith("as few as 1 run and 50 requests a side")
+
+
+def test_pipes_are_read_once_and_other_files_are_named(write: Any, tmp_path: Path) -> None:
+    good = write("good.json", result(10.0, drafts=True))
+    assert "/dev/null: expected a result of" in refused("/dev/null", good)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(json.dumps(result(20.0)),))
+    writer.start()
+    assert ran(pipe, good)[1].startswith("Faster")
+    writer.join()
+    (tmp_path / "a.csv").write_text("Metric,avg\nx,1\n")
+    assert "a.csv: expected JSON of a benchmark from line 1 on" in refused(tmp_path / "a.csv", good)
 
 
 # --- What is read and what is refused ---------------------------------------------------------------------------------
@@ -617,19 +776,28 @@ def test_a_result_without_time_per_token_decides_nothing() -> None:
     ("content", "words"),
     [
         (b"", "found nothing"),
-        (b"{", "expected JSON"),
-        (b"[1]", "found a list"),
+        (b"{", "expected JSON of a benchmark from line 1 on, found none"),
+        (b"[1]", "found a list, as in summary.json: give run=*.json or the folder"),
+        (b'{"metadata": {}, "metrics": {}}', "another file of AIPerf: give its folder"),
         (b"\xff\xfe{", "not UTF-8"),
-        (b"{}", "it has no model_id"),
+        (b"{}", "found an object without model_id"),
         (b'{"model_id": "m", "avg_latency": 1, "latencies": []}', "found that of `vllm bench latency`"),
         (b'{"model_id": "m", "tokens_per_second": 1}', "found that of `vllm bench throughput`"),
         (json.dumps(result(math.nan)).encode(), "expected numbers, found NaN: the run failed"),
         (json.dumps(result(mean_tpot_ms=-1.0)).encode(), "mean_tpot_ms: expected a number of at least 0"),
         (json.dumps(result(mean_tpot_ms=1e300)).encode(), "mean_tpot_ms: expected a number of at most"),
         (json.dumps(result(completed=0)).encode(), "expected requests with answers, found none: the run failed"),
-        (json.dumps(result(duration=0)).encode(), "duration: expected a number above 0"),
+        (json.dumps(result(duration=0)).encode(), "duration: expected a number above 1e-06"),
+        (json.dumps(result(duration=1e-300)).encode(), "duration: expected a number above 1e-06"),
+        (json.dumps(result(mean_tpot_ms=1e-308)).encode(), "mean_tpot_ms: expected 0 or at least 1e-06"),
+        (json.dumps(result(total_output_tokens=399)).encode(), "total_output_tokens: expected one per request"),
+        (json.dumps(result(num_prompts=399)).encode(), "num_prompts: expected the completed requests at least"),
+        (
+            json.dumps(result(drafts=True, spec_decode_num_drafts=9_999)).encode(),
+            "spec_decode_num_drafts: expected more",
+        ),
         (json.dumps(result(request_rate="fast")).encode(), "request_rate: expected a number or inf"),
-        (json.dumps(result(drafts=True, spec_decode_accepted_tokens=10**9)).encode(), "found more"),
+        (json.dumps(result(drafts=True, spec_decode_accepted_tokens=10**9)).encode(), "spec_decode_draft_tokens"),
         (json.dumps(result(completed="8")).encode(), "completed: expected a whole number, found text"),
         (json.dumps({**result(), "input_sequence_throughput": 1, "total_output_tokens": None}).encode(), "expected a"),
         (b'{"a":' * 4000, "expected JSON"),
@@ -661,13 +829,18 @@ def test_missing_files_and_folders_without_results_are_refused_in_one_line(write
 def test_recordings_and_results_do_not_mix_and_options_of_recordings_do_not_hold(write: Any) -> None:
     good = write("good.json", result())
     recording = FIXTURES / "recordings" / "gain" / "plain.yaml"
-    assert "found both" in refused(recording, good)
+    assert "plain.yaml: expected a result of a benchmark like the others, found a recording" in refused(recording, good)
     assert "--paired" in refused(good, good, "--paired")
     assert "--plot" in refused(good, good, "--plot", "a.svg")
 
 
 scalar = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from([0, 1e300, "inf"])
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from([0, 1, 1e300, 1e-308, "inf"])
 )
 anything = st.recursive(scalar, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner))
 

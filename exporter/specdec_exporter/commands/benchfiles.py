@@ -1,4 +1,4 @@
-"""The files of ``compare``: results of ``vllm bench serve``, or recordings; the files of a folder."""
+"""The files of ``compare``: results of ``vllm bench serve`` and AIPerf, or recordings; the files of a folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from specdec_exporter import bounds
-from specdec_exporter.errors import BenchResultError, ForeignResultError
+from specdec_exporter.errors import BaselineError, BenchResultError, ForeignResultError
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.aiperfresult import EXPORT, SERVER_METRICS
 from specdec_exporter.predictor.benchresult import BenchResult, parse_results
+from specdec_exporter.yamlfile import read_bytes
 
 _HEAD_BYTES: Final = 4096
 # What vLLM writes beside the results: runs that do not count, and copies of the results in other forms.
@@ -17,39 +18,44 @@ _PHASES: Final = "phases"  # AIPerf's folder of its warm-up, and of a second cop
 _NO_RESULTS: Final = ("warmup.json", "summary.json", ".failure.json", ".pytorch.json")
 
 
-def is_bench(path: str) -> bool | None:
-    """Whether a path is a folder or holds JSON that is no recording, which may be written as JSON too.
-
-    ``None``: nothing is there.
-    """
-    place = Path(path)
-    if not place.exists():
-        return None
-    if not place.is_file():  # nothing is read ahead from a pipe
-        return place.is_dir()
-    head = _bytes(place, _HEAD_BYTES)
-    return b"recorded_at" not in head and (place.suffix == ".json" or head.lstrip()[:1] in (b"{", b"["))
+def read_once(path: str) -> bytes | None:
+    """Return the content of an argument, which may be a pipe; ``None``: a folder. Raises :class:`BaselineError`."""
+    return None if Path(path).is_dir() else read_bytes(path, BaselineError, bounds.RESULT_BYTES)
 
 
-def read_results(path: str) -> list[BenchResult]:
-    """Return the results in a file, or in all ``*.json`` of a folder and those below; at least one.
+def is_recording(content: bytes | None) -> bool:
+    """Whether a content is a recording, which may be written as JSON too."""
+    return b"recorded_at" in (content or b"")[:_HEAD_BYTES]
+
+
+def is_bench(path: str, content: bytes | None) -> bool:
+    """Whether an argument is a folder, or JSON that is no recording."""
+    json = Path(path).suffix == ".json" or (content or b"").lstrip()[:1] in (b"{", b"[")
+    return content is None or (json and not is_recording(content))
+
+
+def results_of(path: str, content: bytes | None) -> list[BenchResult]:
+    """Return the results in a content, or in all ``*.json`` of a folder and those below; at least one.
 
     A folder may hold JSON of other kinds, which is passed over. Raises :class:`BenchResultError`.
     """
-    place = Path(path)
-    if not place.is_dir():
-        return _results(place)
+    if content is not None:
+        if is_recording(content):
+            raise BenchResultError(
+                f"{plain(path)}: expected a result of a benchmark like the others, found a recording"
+            )
+        return _results(Path(path), content)
     found: list[BenchResult] = []
     others: list[str] = []
-    for each in _files(place):
+    for each in _files(Path(path)):
         try:
-            found += _results(each)
+            found += _results(each, read_bytes(each, BenchResultError, bounds.RESULT_BYTES))
         except ForeignResultError as error:
             others.append(str(error))
     if not found:
         more = f" and {len(others) - 1} more like this" if len(others) > 1 else ""
         why = f"found none: {others[0]}{more}" if others else "found no *.json"
-        raise BenchResultError(f"{plain(path)}: expected results of `vllm bench serve`, {why}")
+        raise BenchResultError(f"{plain(path)}: expected results of `vllm bench serve` or AIPerf, {why}")
     return found
 
 
@@ -66,16 +72,8 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _results(place: Path) -> list[BenchResult]:
-    most, beside = bounds.RESULT_BYTES + 1, place.with_name(SERVER_METRICS)
-    more = _bytes(beside, most) if place.name == EXPORT and beside.is_file() else None
-    return parse_results(_bytes(place, most), plain(str(place)), more)
-
-
-def _bytes(place: Path, most: int) -> bytes:
-    try:
-        with place.open("rb") as file:
-            return file.read(most)
-    except (OSError, ValueError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
-        raise BenchResultError(plain(f"{place}: cannot be read: {reason}")) from cause
+def _results(place: Path, content: bytes) -> list[BenchResult]:
+    beside = place.with_name(SERVER_METRICS)
+    told = place.name == EXPORT and beside.is_file()
+    more = read_bytes(beside, BenchResultError, bounds.RESULT_BYTES) if told else None
+    return parse_results(content, plain(str(place)), more)

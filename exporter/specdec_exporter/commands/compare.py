@@ -1,4 +1,4 @@
-"""``compare``: two recordings beside each other, or several by load; or results of ``vllm bench serve``."""
+"""``compare``: two recordings beside each other, or several by load; or results of a benchmark."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from specdec_exporter.baseline.file import Baseline
-from specdec_exporter.baseline.reading import read_baseline
-from specdec_exporter.commands.benchfiles import is_bench, read_results
+from specdec_exporter.baseline.reading import parse_baseline
+from specdec_exporter.commands.benchfiles import is_bench, read_once, results_of
 from specdec_exporter.commands.flags import output_option
 
 if TYPE_CHECKING:
     from specdec_exporter.comparison.decision import Decision
+    from specdec_exporter.predictor.benchresult import BenchResult
 
 Output = Literal["text", "markdown", "json"]
 
 
 @click.command("compare")
 @click.argument("baseline")
-@click.argument("candidates", metavar="CANDIDATE...", nargs=-1, required=True)
+@click.argument("candidates", metavar="[CANDIDATE]...", nargs=-1)
 @output_option("For a terminal, for a report, or for programs.", "text", "markdown", "json")
 @click.option(
     "--paired",
@@ -49,25 +50,25 @@ def command(
     """Tell whether CANDIDATE is faster than BASELINE.
 
     It compares the mean and the tail of each latency, and says whether chance explains the difference. All files come
-    from `baseline record`, or all are results of `vllm bench serve --save-result`: files, or folders with one result
-    per load.
+    from `baseline record`, or all are results of `vllm bench serve --save-result` or AIPerf.
 
-    With three or more, one of them was recorded without speculation. The others may have any methods and k. The answer
-    is the fastest one at each load, the load at which speculation stops paying, and the --speculative-config to use.
+    Of recordings, two are compared. With three or more, one of them was recorded without speculation. The others may
+    have any methods and k. The answer is the fastest one at each load, the load at which speculation stops paying, and
+    the --speculative-config to use.
+
+    Of results, give one folder that holds both sides, two (files or folders: the baseline first), or all files at once.
+    In one folder, and with three or more, those with drafts are the candidate.
 
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
     paths = (baseline, *candidates)
-    kinds = [is_bench(path) for path in paths]
-    if True in kinds:
-        if False in kinds:
-            one, other = (paths[kinds.index(which)] for which in (True, False))
-            raise click.UsageError(
-                f"expected recordings or results of `vllm bench serve`, found both: {other} and {one}"
-            )
+    contents = list(map(read_once, paths))
+    if any(map(is_bench, paths, contents)):
         if paired or plot is not None:
-            raise click.UsageError("--paired and --plot need recordings, found results of `vllm bench serve`")
-        return int(_compare_bench(paths, output, verbose=verbose) and fail_on_regression)
+            raise click.UsageError("--paired and --plot need recordings, found results of a benchmark")
+        sides = list(map(results_of, paths, contents))
+        fails = _compare_bench(sides, output, verbose=verbose, folders=not any(contents))
+        return int(fails and fail_on_regression)
     several = len(candidates) > 1 or plot is not None
     if paired and several:
         raise click.UsageError("--paired compares two recordings, without --plot")
@@ -75,7 +76,9 @@ def command(
         from specdec_exporter.terminal.plot import check_plot
 
         check_plot(plot)
-    recordings = [read_baseline(path) for path in paths]
+    recordings = [parse_baseline(content or b"", path) for content, path in zip(contents, paths, strict=True)]
+    if not candidates:
+        raise click.UsageError(f"expected two recordings or more, found one: {baseline}")
     if several:
         decisions = _compare_several(recordings, output, plot, verbose=verbose)
     else:
@@ -107,15 +110,13 @@ def _compare_several(recordings: list[Baseline], output: Output, plot: str | Non
     return [each.decision for each in several.comparisons]
 
 
-def _compare_bench(paths: tuple[str, ...], output: Output, *, verbose: bool) -> bool:
+def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> bool:
     """Print the comparison; return whether it fails."""
-    from specdec_exporter.comparison.bench import compare_bench, split
+    from specdec_exporter.comparison.bench import compare_bench, sides_of
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.bench import write_bench
 
-    sides = [read_results(path) for path in paths]
-    before, after = sides if len(sides) == 2 else split([each for side in sides for each in side])
-    found = compare_bench(before, after, load_policy())
+    found = compare_bench(*sides_of(given, folders=folders), load_policy())
     write_bench(sys.stdout, found, output, verbose=verbose)
     return _fails(found.decision) or any(each.outcome == "undecided" for each in found.loads)
 

@@ -1,4 +1,4 @@
-"""Results of ``vllm bench serve``, by load: the documented, stable shape of ``compare`` with such files. Pure.
+"""Results of a benchmark, by load: the documented, stable shape of ``compare`` with such files. Pure.
 
 Ratios are 0..1 or factors as named. Times are seconds, lengths tokens, intervals 95 %. ``null`` means not in the files
 or not known; at both ends of an interval it means that chance is not known.
@@ -6,9 +6,10 @@ or not known; at both ends of an interval it means that chance is not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Final, Literal
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Final
 
 import msgspec
 
@@ -16,7 +17,7 @@ from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.benchload import BenchLoad, Runs, Setting, differs, measure, setting_of
 from specdec_exporter.comparison.byload import crossover
 from specdec_exporter.comparison.decision import Decision, DecisionCode
-from specdec_exporter.comparison.likeness import Flag, same_model
+from specdec_exporter.comparison.likeness import Flag, FlagCode, same_model
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.formatting import in_words, seconds, times
 from specdec_exporter.predictor.benchresult import BenchResult
@@ -41,38 +42,60 @@ class BenchComparison(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
 
 
-def split(results: Sequence[BenchResult]) -> tuple[list[BenchResult], list[BenchResult]]:
-    """Return the results without figures of speculation, and those with them; raises :class:`ComparisonError`."""
-    sides = [[each for each in results if each.speculates is which] for which in (False, True)]
-    if not all(sides):
-        found = "none has" if sides[0] else "all have"
+def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
+    """Return baseline and candidate: two arguments are a side each. Else results that tell of drafts are the candidate.
+
+    Two ``folders`` that mix are split too. Raises :class:`ComparisonError`.
+    """
+    pair, mixed = len(given) == 2, [runs for runs in given if len({run.speculates for run in runs}) > 1]
+    if pair and not mixed:
+        return given[0], given[1]
+    every = mixed[0] if pair and not folders else [run for runs in given for run in runs]
+    plain, drafting = ([run for run in every if run.speculates is which] for which in (False, True))
+    if pair and not folders:
         raise ComparisonError(
-            f"expected results with and without figures of speculation, found that {found} them: give two folders, "
-            "first the baseline"
+            f"expected one side in each argument, found {plain[0].name} without drafts beside {drafting[0].name} with "
+            "them: give all results in one folder, or each side in its own"
         )
-    return sides[0], sides[1]
+    if not plain or not drafting:
+        raise ComparisonError(
+            f"expected results with and without drafts, found that {'none has' if plain else 'all have'} them: give "
+            "two folders, first the baseline"
+        )
+    return plain, drafting
 
 
 def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchComparison:
-    """Compare the results of two sides; neither is empty. Raises :class:`ComparisonError` for two models."""
-    first = baseline[0]
+    """Compare the results of two sides; neither is empty. If only the baseline drafted, the sides are swapped.
+
+    Raises :class:`ComparisonError` for two models, and for a run that is given twice.
+    """
+    first, known = baseline[0], dict[tuple[str, float, float], str]()
     for each in (*baseline, *candidate):
+        if each.identity in known:
+            raise ComparisonError(
+                f"expected each run once, found one run twice: {known[each.identity]} and {each.name}"
+            )
+        known[each.identity] = each.name
         if not same_model(first.model, each.model):
             raise ComparisonError(
                 f"expected results of one model, found model_id {first.model!r} in {first.name} and {each.model!r} in "
                 f"{each.name}"
             )
+    if swapped := _drafts(baseline) and not any(run.speculates or run.may_not_count for run in candidate):
+        baseline, candidate = candidate, baseline
     before, after = _by_setting(baseline), _by_setting(candidate)
     loads = tuple(measure(each, before[each], after[each], policy) for each in before if each in after)
     alone = [[str(each) for each in one if each not in other] for one, other in ((before, after), (after, before))]
-    sides = then, now = [
+    then, now = [
         BenchRuns(
             names=tuple(run.name for run in runs),
             context=_context(runs),
-            speculates=any(run.speculates for run in runs) or None,
+            speculates=_drafts(runs) or None,
         )
         for runs in (baseline, candidate)
     ]
+    plausible = all(each.reached_ratio for each in loads) or not any(run.may_not_count for run in baseline)
     return BenchComparison(
         baseline=then,
         candidate=now,
@@ -81,12 +104,16 @@ def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchCompa
             *_settings(baseline, candidate),
             *_unmatched(alone),
             *_traffic(baseline, candidate, loads, policy),
-            *_speculation(then, now),
+            *_speculation(baseline, candidate, swapped=swapped),
             *_length(loads, policy),
             *_context_missing(then, now),
         ),
-        decision=_decide(loads, alone, policy, speculates=[bool(each.speculates) for each in sides]),
+        decision=_decide(loads, alone, policy, drafts=bool(now.speculates and not then.speculates and plausible)),
     )
+
+
+def _drafts(runs: Runs) -> bool:
+    return any(run.speculates for run in runs)
 
 
 def _by_setting(runs: Runs) -> dict[Setting, list[BenchResult]]:
@@ -113,7 +140,7 @@ _WORDS: Final[dict[DecisionCode, str]] = {  # the first one that a load has is t
     "tail_worse": "slower in the tail",
     "faster": "faster",
     "inconclusive": "not shown to differ",
-    "no_difference": "as fast as before",
+    "no_difference": "no faster, no slower",
     "undecided": "not known",
 }
 _NEXT: Final[dict[DecisionCode, str]] = {
@@ -121,36 +148,29 @@ _NEXT: Final[dict[DecisionCode, str]] = {
     "tail_worse": "Find the slow requests: long prompts, one language, one temperature. The mean hides them.",
     "faster": "Keep speculation on. Then `baseline record` the server without it: an alert fires when the speed-up "
     "disappears.",
-    "inconclusive": "Repeat each run five times, and give two folders.",
+    "inconclusive": "Repeat each run five times.",
     "no_difference": "Choose by other things: memory, risk.",
     "undecided": "Mend what the first line and the flags name, and run both again.",
 }
-_CONFLICT: Final[tuple[DecisionCode, ...]] = ("faster", "slower", "tail_worse", "undecided")
 
 
-def _decide(
-    loads: Sequence[BenchLoad], alone: Sequence[Sequence[str]], policy: Policy, *, speculates: Sequence[bool]
-) -> Decision:
+def _decide(loads: Sequence[BenchLoad], alone: Sequence[Sequence[str]], policy: Policy, *, drafts: bool) -> Decision:
+    """Decide by all loads. ``drafts``: the candidate alone drafted, as far as the results tell."""
     groups = {word: found for word in _WORDS if (found := [each for each in loads if each.outcome == word])}
     code: DecisionCode = next(iter(groups), "undecided")
-    action = _by_load(loads) if _mixed(groups) else _NEXT[code]
-    if code in ("slower", "faster") and speculates[0] >= speculates[1]:
-        kept = "candidate" if code == "faster" else "baseline"
-        action = f"Keep the {kept}'s setting. The results do not tell what alone differs: look at the flags."
-    if speculates[0] and not speculates[1]:
-        action = "Give the results without drafts first: now the ones that draft are the baseline."
-    if loads:
-        headline = _headline(groups)
-    else:
+    headline, action = _headline(groups), _by_load(groups, drafts=drafts) if len(groups) > 1 else _NEXT[code]
+    if not drafts and code in ("slower", "faster"):
+        kept = "Use the candidate's settings." if code == "faster" else "Use the baseline's settings."
+        action = f"{action if len(groups) > 1 else kept} These results do not tell whether speculation itself pays."
+    if not loads:
         ran = " and ".join(f"{side} at {in_words(each)}" for side, each in zip(_SIDES, alone, strict=True))
         headline = f"Nothing is decided: no load is in both, {ran}"
-        action = "Run both with one --max-concurrency and one --request-rate."
-    reasons = tuple(reason for each in loads for reason in _reasons(each, policy))
+        action = "Run both with the same number of clients and the same request rate."
     return Decision(
         code=code,
         headline=headline,
         action=action,
-        reasons=reasons,
+        reasons=tuple(reason for each in loads for reason in _reasons(each, policy)),
         regression=code in ("slower", "tail_worse"),
     )
 
@@ -159,32 +179,54 @@ _SIDES: Final = ("the baseline", "the candidate")
 
 
 def _headline(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> str:
-    """Return the speed-ups of decoding by outcome; where outcomes conflict, without those that show no difference."""
-    words = [word for word in _CONFLICT if word in groups] if _mixed(groups) else groups
-    found = [(_WORDS[word], _found(groups[word])) for word in words]
-    if len(found) == 1:
-        ((word, speedups),) = found
-        return f"{word.capitalize()}: {'' if 'undecided' in groups else 'decoding is '}{speedups}"
-    title = "Mixed by load" if _mixed(groups) else f"{found[0][0].capitalize()} at some loads"
-    return f"{title}: decoding is {'; '.join(f'{word}, {speedups}' for word, speedups in found)}"
+    """Return the speed-ups of decoding by outcome, and why nothing is known at other loads."""
+    found = [f"{_WORDS[word]}, {_found(some)}" for word, some in groups.items() if word != "undecided"]
+    at: dict[str | None, list[BenchLoad]] = {}
+    for each in groups.get("undecided", ()):
+        at.setdefault(each.undecided_because, []).append(each)
+    unknown = [f"Not known at {_at(some)}: {why}" for why, some in at.items()]
+    if len(found) == 1 and not unknown:
+        ((word, some),) = groups.items()
+        return f"{_WORDS[word].capitalize()}: decoding is {_found(some)}"
+    return ". ".join([f"Mixed by load: decoding is {'; '.join(found)}", *unknown] if found else unknown)
 
 
-def _mixed(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> bool:
-    return "slower" in groups and "faster" in groups
+_STEPS: Final[dict[DecisionCode, str]] = {
+    "slower": "drop {} at {}",
+    "tail_worse": "find the requests that {} slows at {}",
+    "faster": "keep {} at {}",
+    "no_difference": "{} changes nothing at {}",
+}
 
 
-def _by_load(loads: Sequence[BenchLoad]) -> str:
-    """Return the next step where speculation pays at some loads: up to which one."""
-    fixed = [(float(load.clients), load.speedup.value) for load in loads if load.clients and load.speedup]
-    found = crossover(fixed if all(load.request_rate is None for load in loads) else [])
-    where = "at the loads where it pays" if found is None else f"up to about {found:.0f} clients"
-    return f"Speculate {where}. Since 0.24.0 vLLM drafts less at higher load by num_speculative_tokens_per_batch_size."
+def _by_load(groups: Mapping[DecisionCode, Sequence[BenchLoad]], *, drafts: bool) -> str:
+    """Return the next step where outcomes differ from load to load."""
+    what, parts = "speculation" if drafts else "the candidate", list[str]()
+    for word in (each for each in _STEPS if each in groups):
+        parts.append(_STEPS[word].format("it" if parts else what, _at(groups[word])))
+    if unknown := [each for word, some in groups.items() if word not in _STEPS for each in some]:
+        parts.append(f"at {_at(unknown)} it is not known whether {'it' if parts else what} pays: repeat the runs")
+    action = "; ".join(parts)
+    return f"{action[0].upper()}{action[1:]}.{_guess([*groups.get('faster', ()), *groups.get('slower', ())])}"
+
+
+def _guess(loads: Sequence[BenchLoad]) -> str:
+    """Return between which numbers of clients decoding stops gaining."""
+    fixed = [each for each in loads if each.request_rate is None]
+    points = sorted((each.clients, each.speedup.value) for each in fixed if each.clients and each.speedup)
+    for one, other in pairwise(points):
+        if at := crossover([one, other]):
+            between = f"between {one[0]:,} and {other[0]:,} clients, about {at:,.0f} by interpolation"
+            return f" It stops paying {between}: a guess."
+    return ""
+
+
+def _at(loads: Iterable[BenchLoad]) -> str:
+    return in_words(found) if (found := [str(each.setting) for each in loads]) else ""
 
 
 def _found(loads: Sequence[BenchLoad]) -> str:
     """Return the speed-ups at loads of one outcome: at the first and the last one where there are many."""
-    if loads[0].undecided_because is not None:
-        return f"{loads[0].undecided_because} ({in_words(str(each.setting) for each in loads)})"
     first, *others = loads
     words = f"{times(first.speedup)} as fast at {first.setting}"
     more = [f"{times(each.speedup)} at {each.setting}" for each in others]
@@ -200,7 +242,8 @@ def _reasons(load: BenchLoad, policy: Policy) -> Iterator[str]:
             "first token, or the start and end of a run, took more than decoding gained"
         )
     if first is not None and first > limits.slower_ratio:
-        yield f"{load.setting}: the time to first token is {first:.2f}x the baseline's: a draft model reads prompts too"
+        why = "; a draft model may be why: it reads prompts too" if load.ceiling else ""
+        yield f"{load.setting}: the time to first token is {first:.2f}x the baseline's{why}"
     if load.tail_shift is not None and load.tail_shift.shifted:
         slow = f"slower than {seconds(load.tail_shift.limit_seconds)} per token, which is harm"
         yield f"{load.setting}: {load.tail_shift.share:.1%} more requests than the baseline explains are {slow}"
@@ -208,10 +251,6 @@ def _reasons(load: BenchLoad, policy: Policy) -> Iterator[str]:
 
 # --- Flags ------------------------------------------------------------------------------------------------------------
 
-_ADD: Final = (
-    'Add it to the run: --metadata hardware="1x L4" runtime="vLLM 0.33.0, its image" command="vllm serve ..." '
-    'request_parameters="temperature 0, at most 128 tokens".'
-)
 _ENOUGH_RUNS: Final = 3
 
 
@@ -223,10 +262,10 @@ def _unmatched(alone: Sequence[Sequence[str]]) -> Iterator[Flag]:
 
 
 def _context_missing(*sides: BenchRuns) -> Iterator[Flag]:
-    missing = {name for each in sides for name in each.context.missing}
+    missing = dict.fromkeys(name.replace("_", " ") for each in sides for name in each.context.missing)
     if missing:
-        names = [name.replace("_", " ") for name in Context.__struct_fields__ if name in missing]
-        yield Flag("context_missing", f"not in the results of both sides: {', '.join(names)}", _ADD)
+        add = 'Report them too: `vllm bench serve --metadata hardware="1x L4" runtime=... command=...` writes them.'
+        yield Flag("context_missing", f"not told: {', '.join(missing)}", add)
 
 
 def _settings(baseline: Runs, candidate: Runs) -> Iterator[Flag]:
@@ -246,39 +285,39 @@ def _settings(baseline: Runs, candidate: Runs) -> Iterator[Flag]:
 
 
 def _traffic(baseline: Runs, candidate: Runs, loads: Sequence[BenchLoad], policy: Policy) -> Iterator[Flag]:
-    least, same = policy.latency.slowdown_min, "Send the same requests to both: one data set, --seed, --num-prompts."
+    least, same = policy.latency.slowdown_min, "Send the same requests to both: one data set, one seed."
     numbers = [{run.prompts for run in runs} for runs in (baseline, candidate)]
     if numbers[0] != numbers[1]:
         then, now = (in_words(sorted(str(each) for each in some)) for some in numbers)
         yield Flag("prompts_differ", f"{then} prompts in the baseline, {now} in the candidate", same)
-
-    def where(unlike: Callable[[BenchLoad], bool]) -> str | None:
-        found = [str(each.setting) for each in loads if unlike(each)]
-        return in_words(found) if found else None
-
-    def other_length(name: str) -> str | None:
-        key = f"mean_{name}_tokens"
-        return where(lambda each: differs(getattr(each.baseline, key), getattr(each.candidate, key), least))
-
-    if at := other_length("prompt"):
-        yield Flag(
-            "prompts_differ", f"{at}: the mean prompt has another length: tokens per second do not compare", same
-        )
-    if at := other_length("generation"):
-        yield Flag(
-            "answers_differ", f"{at}: the mean answer has another length: tokens per second do not compare", same
-        )
-    if at := where(_other_first_tokens):
+    lengths: tuple[tuple[FlagCode, str, str], ...] = (
+        ("prompts_differ", "prompt", "mean_prompt_tokens"),
+        ("answers_differ", "answer", "mean_generation_tokens"),
+    )
+    for code, name, key in lengths:
+        if at := _at(
+            each for each in loads if differs(getattr(each.baseline, key), getattr(each.candidate, key), least)
+        ):
+            yield Flag(code, f"{at}: the mean {name} has another length: tokens per second do not compare", same)
+    if at := _at(filter(_other_first_tokens, loads)):
         words = f"{at}: the time to first token differs far more than decoding does: a prefix cache or other prompts"
         yield Flag("prompts_differ", words, "Restart or warm up both servers alike, and send the same requests.")
-    if at := where(_beyond_the_ceiling):
+    rates = {str(each.setting): rate for each in loads if (rate := each.candidate.acceptance_ratio) is not None}
+    most, fewest = (end(rates, key=rates.__getitem__, default="") for end in (max, min))
+    if rates and rates[most] - rates[fewest] > _ACCEPTANCE_APART:
+        words = f"{rates[most]:.1%} at {most}, {rates[fewest]:.1%} at {fewest}"
+        yield Flag("prompts_differ", f"acceptance differs by load ({words}): other prompts, or another k", same)
+    # At a fixed rate a faster server also has fewer requests at once.
+    fixed = [each for each in loads if each.request_rate is None and each.ceiling and each.speedup]
+    if at := _at(each for each in fixed if each.speedup and (each.speedup.low or 0.0) > (each.ceiling or 0.0)):
         words = f"{at}: decoding gained more than the mean acceptance length: drafts alone cannot give that"
         yield Flag("settings_differ", words, "Look for what else differs: GPU, release, other traffic, data set.")
-    if at := where(lambda each: bool(each.baseline.failed or each.candidate.failed)):
+    if at := _at(each for each in loads if each.baseline.failed or each.candidate.failed):
         yield Flag("requests_failed", f"{at}: requests failed, and count nowhere", "Run again without failures.")
 
 
 _FAR: Final = 2.0  # times as far as decoding
+_ACCEPTANCE_APART: Final = 0.1  # of one data set, acceptance hardly depends on the load
 
 
 def _other_first_tokens(load: BenchLoad) -> bool:
@@ -286,40 +325,30 @@ def _other_first_tokens(load: BenchLoad) -> bool:
     return first is not None and max(first, 1.0 / first) > _FAR * max(decoding, 1.0 / decoding)
 
 
-def _beyond_the_ceiling(load: BenchLoad) -> bool:
-    """Whether the interval lies above the ceiling. At a fixed rate a faster server also has fewer requests at once."""
-    low = load.speedup.low if load.speedup and load.request_rate is None else None
-    return low is not None and load.ceiling is not None and low > load.ceiling
-
-
-def _speculation(baseline: BenchRuns, candidate: BenchRuns) -> Iterator[Flag]:
-    if baseline.speculates:
+def _speculation(baseline: Runs, candidate: Runs, *, swapped: bool) -> Iterator[Flag]:
+    if swapped:
+        words = "the first argument drafted and the second did not, so the second is the baseline here"
+        yield Flag("order_swapped", words, "Give the results without drafts first.")
+    if _drafts(baseline):
         words = "the baseline drafts too, so the ratio compares two settings of speculation"
         yield Flag(
             "baseline_speculates", words, "To see what speculation gives, run once without --speculative-config."
         )
-    if not candidate.speculates:
+    unknown = [_SIDES[0]] if not _drafts(baseline) and any(run.may_not_count for run in baseline) else []
+    unknown += [] if _drafts(candidate) else [_SIDES[1]]
+    if unknown:
         words = (
-            "the candidate's results do not tell of drafts: nothing was drafted, or the benchmark did not count them "
-            "(older than 0.14.1, or /metrics was out of reach)"
+            f"the results do not tell whether {in_words(unknown)} drafted: vLLM's benchmark counts drafts since 0.14"
         )
-        yield Flag("candidate_does_not_speculate", words, "Check --speculative-config and the order of the arguments.")
+        yield Flag("drafts_not_known", words, "Check the --speculative-config, and that /metrics can be read.")
 
 
 def _length(loads: Sequence[BenchLoad], policy: Policy) -> Iterator[Flag]:
-    """Yield which loads have few runs or few requests."""
-    runs = [f"{fewest} at {each.setting}" for each in loads if (fewest := _fewest(each, "runs")) < _ENOUGH_RUNS]
-    if runs:
-        words = f"few runs a side ({', '.join(runs)}): how far two runs of one setting differ is assumed, not measured"
-        again = "Repeat each run five times, with --save-detailed, and give two folders: medians are compared."
-        yield Flag("short_recording", words, again)
-    least = policy.latency.min_requests
-    few = [f"{fewest} at {each.setting}" for each in loads if (fewest := _fewest(each, "requests")) < least]
-    if few:
-        words = f"fewer than {least} requests a side ({', '.join(few)}): the tail is not judged"
-        yield Flag("short_recording", words, "Send more prompts.")
-
-
-def _fewest(load: BenchLoad, name: Literal["runs", "requests"]) -> int:
-    one, other = (int(getattr(side, name)) for side in (load.baseline, load.candidate))
-    return min(one, other)
+    """Yield that a load has few runs or few requests."""
+    sides = [side for load in loads for side in (load.baseline, load.candidate)]
+    runs, requests = (min((getattr(side, name) for side in sides), default=math.inf) for name in ("runs", "requests"))
+    why = ["run-to-run variation is assumed"] if runs < _ENOUGH_RUNS else []
+    why += ["the tail is not judged"] if requests < policy.latency.min_requests else []
+    if why:
+        words = f"as few as {runs} run{'' if runs == 1 else 's'} and {requests:,} requests a side: {in_words(why)}"
+        yield Flag("short_recording", words, "Repeat each run five times: medians are compared.")

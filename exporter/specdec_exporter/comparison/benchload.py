@@ -1,4 +1,4 @@
-"""Runs of ``vllm bench serve`` at one load, without and with speculation: figures, speed-ups, outcome. Pure.
+"""Runs of a benchmark at one load, without and with speculation: figures, speed-ups, outcome. Pure.
 
 The time per output token decides. It compares both with fixed clients and at a fixed request rate. Tokens per second do
 not: at a fixed rate both sides have the same, and with fixed clients they also change with a prefix cache, and with the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
@@ -65,7 +66,8 @@ class BenchLoad(msgspec.Struct, frozen=True, kw_only=True):
     ``speedup`` of decoding: time per output token of the baseline / of the candidate. ``tokens_per_second_ratio``:
     candidate / baseline, ``null`` at a fixed request rate. ``ceiling``: the candidate's mean acceptance length, the
     speed-up if drafts cost nothing; ``reached_ratio``: speed-up / ceiling. ``break_even_acceptance_length``: ceiling /
-    speed-up; all three are ``null`` unless the candidate alone drafted. ``tail_shift`` needs ``--save-detailed``.
+    speed-up; all three are ``null`` unless the candidate alone drafted, the last two also where nothing is decided or
+    no length can break even: below 1, or above k + 1. ``tail_shift`` needs the requests (``--save-detailed``).
     """
 
     clients: int | None
@@ -103,6 +105,10 @@ def measure(setting: Setting, before: Runs, after: Runs, policy: Policy) -> Benc
     tail = _tail_shift(after, before, policy)
     why = _not_judged(then, now, speedup, policy)
     outcome = "undecided" if why else _outcome(speedup, tail, sides, policy)
+    even = speedup.inverse().scaled(ceiling) if speedup and ceiling and not why else None
+    k = (ceiling - 1.0) / now.acceptance_ratio if ceiling and now.acceptance_ratio else math.inf
+    if even is not None and not 1.0 <= even.value <= k + 1.0:
+        even = None
     return BenchLoad(
         clients=setting.clients,
         request_rate=setting.request_rate,
@@ -112,8 +118,8 @@ def measure(setting: Setting, before: Runs, after: Runs, policy: Policy) -> Benc
         tokens_per_second_ratio=throughput,
         time_to_first_token_ratio=ratio(now.time_to_first_token_seconds, then.time_to_first_token_seconds),
         ceiling=ceiling,
-        reached_ratio=speedup.value / ceiling if speedup and ceiling else None,
-        break_even_acceptance_length=speedup.inverse().scaled(ceiling) if speedup and ceiling else None,
+        reached_ratio=1.0 / even.value if even else None,
+        break_even_acceptance_length=even,
         tail_shift=tail,
         outcome=outcome,
         undecided_because=why,
@@ -153,12 +159,8 @@ def _middle(figures: Iterable[float | None]) -> float | None:
     return None if None in known else median(each or 0.0 for each in known)
 
 
-def _seconds_per_token(run: BenchResult) -> float | None:
-    return run.time_per_output_token.mean
-
-
-def _tokens_per_second(run: BenchResult) -> float:
-    return run.output_tokens_per_second
+_seconds_per_token: Final = attrgetter("time_per_output_token.mean")
+_tokens_per_second: Final = attrgetter("output_tokens_per_second")
 
 
 # --- Chance -----------------------------------------------------------------------------------------------------------
@@ -243,14 +245,14 @@ def _sample(seconds: Sequence[float], limits: tuple[float, ...], policy: Policy)
 
 def _not_judged(then: BenchSide, now: BenchSide, speedup: Estimate | None, policy: Policy) -> str | None:
     if speedup is None:
-        return "a result has no time per output token: answers of one token, or --percentile-metrics without tpot"
+        return "a result has no time per output token: answers have one token, or were not streamed or not timed"
     if any(side.failed > (policy.latency.slowdown_min - 1.0) * side.requests for side in (then, now)):
         return f"{then.failed + now.failed:,} requests failed, so the load was another"
     if (other := other_prompts(now.mean_prompt_tokens, then.mean_prompt_tokens, policy.latency)) is not None:
         return other
     if speedup.low is not None:
         return None
-    return f"decoding was {speedup.value:.2f}x as fast, but requests or runs scatter too widely to tell"
+    return "requests or runs scatter too widely to tell"
 
 
 def _outcome(

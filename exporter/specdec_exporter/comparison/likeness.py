@@ -23,6 +23,8 @@ FlagCode = Literal[
     "buckets_differ",
     "baseline_speculates",
     "candidate_does_not_speculate",
+    "drafts_not_known",
+    "order_swapped",
     "partly_verified",
     "old_recording",
     "short_recording",

@@ -21,19 +21,14 @@ _FIGURES: Final = {
     "total_output_tokens": ("total_osl", "avg"),
     "output_throughput": ("output_token_throughput", "avg"),
     **{
-        f"{to}_ttft_ms": ("time_to_first_token", part) for to, part in (("mean", "avg"), ("std", "std"), ("p99", "p99"))
-    },
-    **{
-        f"{to}_tpot_ms": ("inter_token_latency", part) for to, part in (("mean", "avg"), ("std", "std"), ("p99", "p99"))
+        f"{to}_{key}_ms": (metric, part)
+        for key, metric in (("ttft", "time_to_first_token"), ("tpot", "inter_token_latency"))
+        for to, part in (("mean", "avg"), ("std", "std"), ("p99", "p99"))
     },
 }
 _COUNTS: Final = {
-    f"spec_decode_{name}": f"vllm:spec_decode_num_{metric}"
-    for name, metric in (
-        ("num_drafts", "drafts"),
-        ("draft_tokens", "draft_tokens"),
-        ("accepted_tokens", "accepted_tokens"),
-    )
+    f"spec_decode_{name}": f"vllm:spec_decode_num_{name.removeprefix('num_')}"
+    for name in ("num_drafts", "draft_tokens", "accepted_tokens")
 }
 EXPORT: Final = "profile_export_aiperf.json"
 SERVER_METRICS: Final = "server_metrics_export.json"  # beside the export
@@ -89,7 +84,7 @@ def _counts(metrics: Object) -> Object:
         numbers = [each for each in totals if isinstance(each, float)]
         if not numbers or len(numbers) < len(totals):
             return {}
-        found[key] = math.fsum(numbers)
+        found[key] = _whole(math.fsum(numbers))
     return found
 
 

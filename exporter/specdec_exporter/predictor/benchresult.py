@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, NoReturn
 
@@ -25,15 +24,18 @@ from specdec_exporter.yamlfile import convert
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT)]
 Amounts = list[Amount]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 _MAX_TEXT: Final = 4096
 _NEEDED: Final = ("model_id", "duration", "completed", "total_input_tokens", "total_output_tokens", "output_throughput")
-# Keys that another command or task writes, and what to run instead.
-_OTHERS: Final = {
-    "avg_latency": "`vllm bench latency`",
-    "tokens_per_second": "`vllm bench throughput`",
-    "input_sequence_throughput": "a pooling model",
+_EXPECTED: Final = "expected a result of `vllm bench serve` or AIPerf"
+_OTHERS: Final = {  # keys of files that a user may take for a result
+    "avg_latency": "that of `vllm bench latency`",
+    "tokens_per_second": "that of `vllm bench throughput`",
+    "input_sequence_throughput": "that of a pooling model",
+    "metrics": "another file of AIPerf: give its folder",
 }
+_LEAST: Final = 1e-6  # s, ms or tokens/s: less is not measured, and a ratio to it could overflow
 # Keys by which releases of the benchmark differ, newest first.
 _RELEASES: Final = (("latencies", "0.32.0"), ("rtfx", "0.19.1"), ("max_concurrent_requests", "0.11.2"))
 _ARRIVALS: Final = ("burstiness", "ramp_up_start_rps", "ramp_up_end_rps")
@@ -58,10 +60,12 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     ``clients``: at most so many requests at once. ``request_rate``: arrivals per second, at the end of a ramp;
     ``None``: all at once.
     ``time_per_output_token``: (latency - time to first token) / (output tokens - 1) of a request. ``settings``: keys of
-    the run and of ``--metadata`` with their text.
+    the run and of ``--metadata`` with their text. ``identity``: what two runs never share. ``may_not_count``: the
+    benchmark may be older than counts of drafts, 0.14.
     """
 
     name: str
+    identity: tuple[str, float, float]
     model: str
     clients: int | None
     request_rate: float | None
@@ -77,6 +81,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     drafts: float | None
     draft_tokens: float | None
     accepted_tokens: float | None
+    may_not_count: bool
     settings: dict[str, str]
 
     @property
@@ -89,13 +94,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     """What is read of a result, with vLLM's keys; times in ms, but in seconds per request."""
 
     model_id: str
-    duration: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT)]
-    completed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-    total_input_tokens: Amount
-    total_output_tokens: Amount
+    duration: Annotated[float, msgspec.Meta(gt=_LEAST, le=bounds.COUNT)]
+    completed: Count
+    total_input_tokens: Count
+    total_output_tokens: Count
     output_throughput: Annotated[float, msgspec.Meta(ge=0, le=bounds.COUNT_PER_SECOND)]
-    failed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
-    num_prompts: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
+    failed: Count | None = None
+    num_prompts: Count | None = None
     max_concurrency: Annotated[int, msgspec.Meta(gt=0, lt=2**31)] | None = None
     request_rate: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | str | None = None
     ramp_up_end_rps: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | None = None
@@ -105,9 +110,10 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     mean_tpot_ms: Amount | None = None
     std_tpot_ms: Amount | None = None
     p99_tpot_ms: Amount | None = None
-    spec_decode_num_drafts: Amount | None = None
-    spec_decode_draft_tokens: Amount | None = None
-    spec_decode_accepted_tokens: Amount | None = None
+    spec_decode_num_drafts: Count | None = None
+    spec_decode_draft_tokens: Count | None = None
+    spec_decode_accepted_tokens: Count | None = None
+    spec_decode_per_position_acceptance_rates: Amounts | None = None
     output_lens: Amounts = []
     ttfts: Amounts = []
     itls: list[Amounts] = []
@@ -115,19 +121,35 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     start_times: list[float] = []
 
     def __post_init__(self) -> None:
-        if isinstance(self.request_rate, str) and self.request_rate != "inf":
-            raise ValueError("request_rate: expected a number or inf, found another text")
-        if not self.completed or not self.total_output_tokens or not self.output_throughput:
-            raise ValueError("completed: expected requests with answers, found none: the run failed")
-        drafted = self.spec_decode_draft_tokens or 0.0
-        if max(self.spec_decode_accepted_tokens or 0.0, self.spec_decode_num_drafts or 0.0) > drafted:
-            raise ValueError("spec_decode_draft_tokens: expected no more drafts or accepted tokens, found more")
+        accepted, drafts, drafted = (
+            getattr(self, f"spec_decode_{name}") or 0 for name in ("accepted_tokens", "num_drafts", "draft_tokens")
+        )
+        positions = len(self.spec_decode_per_position_acceptance_rates or ()) or math.inf
+        prompts = math.inf if self.num_prompts is None else self.num_prompts
+        least = min(each or math.inf for each in (self.mean_ttft_ms, self.mean_tpot_ms))
+        rate, failed = self.request_rate, not self.completed or self.output_throughput < _LEAST
+        for wrong, words in (
+            (isinstance(rate, str) and rate != "inf", "request_rate: expected a number or inf, found another text"),
+            (failed, "completed: expected requests with answers, found none: the run failed"),
+            (self.completed > self.total_output_tokens, "total_output_tokens: expected one per request, found fewer"),
+            (self.completed > prompts, "num_prompts: expected the completed requests at least, found fewer"),
+            (least < _LEAST, f"mean_ttft_ms, mean_tpot_ms: expected 0 or at least {_LEAST:g}, found less"),
+            (max(accepted, drafts) > drafted, "spec_decode_draft_tokens: expected the accepted at least, found fewer"),
+            (0 < accepted > drafts * positions, "spec_decode_num_drafts: expected more for so many accepted tokens"),
+        ):
+            if wrong:
+                raise ValueError(words)
 
     def latency(self, name: str, requests: tuple[float, ...]) -> Latency:
         """Return one latency; vLLM writes 0 where no request had one."""
         mean, deviation, p99 = ((getattr(self, f"{part}_{name}_ms") or 0.0) / 1000.0 for part in ("mean", "std", "p99"))
         mean = mean or (math.fsum(requests) / len(requests) if requests else 0.0)
-        return Latency(mean=mean or None, deviation=deviation or None, p99=p99 or None, requests=requests)
+        return Latency(
+            mean=mean if 1000.0 * mean >= _LEAST else None,
+            deviation=deviation or None,
+            p99=p99 or None,
+            requests=requests,
+        )
 
     def of_requests(self) -> tuple[float, ...]:
         """Return the time per output token of the requests that tell it, in the order of their start."""
@@ -152,7 +174,7 @@ def parse_results(content: bytes, name: str, beside: bytes | None = None) -> lis
     """
     documents = list(_documents(content, name))
     if not documents:
-        raise BenchResultError(f"{name}: expected a result of `vllm bench serve`, found nothing")
+        raise BenchResultError(f"{name}: {_EXPECTED}, found nothing")
     numbered = len(documents) > 1
     server_metrics = next(_documents(beside, f"{name}, {SERVER_METRICS}"), None) if beside else None
     return [
@@ -165,30 +187,22 @@ def _documents(content: bytes, name: str) -> Iterator[Any]:
     if len(content) > bounds.RESULT_BYTES:
         raise BenchResultError(f"{name}: expected at most {bounds.RESULT_BYTES:,} bytes, found more")
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
         raise BenchResultError(f"{name}: expected JSON, found bytes that are not UTF-8") from None
-    decoder, at = json.JSONDecoder(parse_constant=_refuse_constant), _next(text, 0)
+    decoder, at = json.JSONDecoder(parse_constant=_refuse_constant), 0
     while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
         try:
             found, at = decoder.raw_decode(text, at)
         except _NoNumberError as cause:
             raise BenchResultError(f"{name}: expected numbers, found {cause}: the run failed") from None
         except (ValueError, RecursionError):
             line = text.count("\n", 0, at) + 1
-            raise BenchResultError(
-                f"{name}: expected JSON of `vllm bench serve` from line {line} on, found none"
-            ) from None
+            raise BenchResultError(f"{name}: expected JSON of a benchmark from line {line} on, found none") from None
         yield found
-        at = _next(text, at)
-
-
-def _next(text: str, at: int) -> int:
-    found = _TEXT.search(text, at)
-    return found.start() if found else len(text)
-
-
-_TEXT: Final = re.compile(r"\S")
 
 
 class _NoNumberError(Exception):
@@ -201,20 +215,21 @@ def _refuse_constant(word: str) -> NoReturn:
 
 def _result(document: object, server_metrics: object, name: str) -> BenchResult:
     if not isinstance(document, dict):
-        kind = "a list" if isinstance(document, list) else "one value"
-        raise ForeignResultError(f"{name}: expected a result of `vllm bench serve`, a JSON object; found {kind}")
-    if is_aiperf(document):
-        document = as_bench(document, server_metrics)
-    lacks = [key for key in _NEEDED if key not in document]
-    if lacks:
-        other = next((f"that of {words}" for key, words in _OTHERS.items() if key in document), "another object")
-        raise ForeignResultError(
-            f"{name}: expected a result of `vllm bench serve --save-result`, found {other}: it has no {lacks[0]}"
+        kind = (
+            "a list, as in summary.json: give run=*.json or the folder" if isinstance(document, list) else "one value"
         )
-    known = {key: document[key] for key in _File.__struct_fields__ if key in document}
+        raise ForeignResultError(f"{name}: {_EXPECTED}, found {kind}")
+    exported = is_aiperf(document)
+    made = as_bench(document, server_metrics) if exported else document
+    lacks = [key for key in _NEEDED if key not in made]
+    if lacks:
+        other = next((words for key, words in _OTHERS.items() if key in document), f"an object without {lacks[0]}")
+        raise ForeignResultError(f"{name}: {_EXPECTED}, found {other}")
+    known = {key: made[key] for key in _File.__struct_fields__ if key in made}
     file = convert(known, _File, name, BenchResultError)
     return BenchResult(
         name=name,
+        identity=(str(made.get("date")), file.duration, file.output_throughput),
         model=_text(file.model_id),
         clients=file.max_concurrency,
         request_rate=file.ramp_up_end_rps or (None if isinstance(file.request_rate, str) else file.request_rate),
@@ -230,7 +245,8 @@ def _result(document: object, server_metrics: object, name: str) -> BenchResult:
         drafts=file.spec_decode_num_drafts,
         draft_tokens=file.spec_decode_draft_tokens,
         accepted_tokens=file.spec_decode_accepted_tokens,
-        settings=_settings(document),
+        may_not_count=not (exported or file.spec_decode_draft_tokens or {"latencies", "rtfx"} & {*made}),
+        settings=_settings(made),
     )
 
 

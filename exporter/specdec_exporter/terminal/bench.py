@@ -1,4 +1,4 @@
-"""The output of ``compare`` with results of ``vllm bench serve``: text of 80 columns, Markdown, JSON."""
+"""The output of ``compare`` with results of a benchmark: text of 80 columns, Markdown, JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from specdec_exporter.comparison.bench import BenchComparison, BenchRuns
+from specdec_exporter.comparison.bench import BenchComparison
 from specdec_exporter.comparison.benchload import BenchLoad
 from specdec_exporter.formatting import decimal, interval, percent, plain, seconds, times
 from specdec_exporter.terminal.comparison import STYLE
@@ -114,11 +114,9 @@ def _details(found: BenchComparison) -> Iterator[Section]:
         ],
         ("load", "runs", "requests", "prompt", "answer", "P99 of TPOT"),
     )
-    yield Section("Context", [(name.replace("_", " "), *_told(found, name)) for name in _FACTS])
-
-
-def _told(found: BenchComparison, name: str) -> tuple[str, ...]:
-    return tuple(getattr(side.context, name) or "not given" for side in (found.baseline, found.candidate))
+    contexts = found.baseline.context, found.candidate.context
+    told = [(name.replace("_", " "), *(getattr(each, name) or "not given" for each in contexts)) for name in _FACTS]
+    yield Section("Context", told)
 
 
 # --- Terminal --------------------------------------------------------------------------------------------------------
@@ -127,7 +125,9 @@ def _told(found: BenchComparison, name: str) -> tuple[str, ...]:
 def print_bench(console: Console, found: BenchComparison, *, verbose: bool = False) -> None:
     """Print what was found, what to do and the flags; then the tables by load, reasons and flags."""
     decision = found.decision
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {STYLE[decision.code]}"))
+    mixed = decision.code == "faster" and any(each.outcome != "faster" for each in found.loads)
+    style = STYLE["no_difference" if mixed else decision.code]
+    console.print(Text(plain(f"{decision.headline}."), style=f"bold {style}"))
     console.print(Text(plain(decision.action)))
     console.print(Text(flag_codes(found.flags)))
     if found.loads:
@@ -177,16 +177,12 @@ def as_markdown(found: BenchComparison) -> str:
         )
         for each in found.loads
     ]
-    lines = ["# Speculation by `vllm bench serve`", "", f"**{escaped(decision.headline)}.**", ""]
+    lines = ["# Speculation in a benchmark", "", f"**{escaped(decision.headline)}.**", ""]
     lines += [escaped(decision.action), "", escaped(flag_codes(found.flags)), ""]
     lines += [f"- {escaped(reason)}" for reason in decision.reasons]
     for section in (Section("Results", rows, _GUIDE), *_acceptance(found), *_details(found)):
         lines += markdown_section(section)
     lines += ["", escaped(f"{_LEGEND} {_CEILING}"), "", "## Commands and files"]
     for name, side in (("Baseline", found.baseline), ("Candidate", found.candidate)):
-        lines += ["", f"{name}: {_files(side)}", "", *fenced(side.context.command)]
+        lines += ["", f"{name}: {', '.join(map(escaped, side.names))}", "", *fenced(side.context.command)]
     return "\n".join([*lines, *markdown_flags(found.flags)]) + "\n"
-
-
-def _files(side: BenchRuns) -> str:
-    return ", ".join(map(escaped, side.names))
