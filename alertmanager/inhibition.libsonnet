@@ -66,5 +66,4 @@ function(config)
     pageOverTicket('SpecDecodeRestartLoop', service),
     pageOverTicket('SpecDecodeAcceptanceLow', model),
     pageOverTicket('SpecDecodeP99Regression', model),
-    pageOverTicket('SpecDecodeErrorBudgetBurn', model + ['slo']),
   ]

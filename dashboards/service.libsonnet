@@ -221,15 +221,6 @@ function(config, common)
       runbook: 'SpecDecodeP99Regression',
       no_data: nothing.traffic,
     }),
-    // Only with objectives of one's own.
-    if config.slos != {} then graph('Requests slower than their objective', [
-      series('slow_requests', slo, { slo: slo })
-      for slo in query.parts('slow_requests')
-    ], {
-      custom: { axisSoftMax: 0.01 },
-      runbook: 'SpecDecodeErrorBudgetBurn',
-      no_data: nothing.traffic + ' Or the bound of the objective is not a bucket boundary.',
-    }),
   ]);
 
   local load = g.row('Load and memory', [

@@ -158,13 +158,6 @@ local version = std.split(std.split(importstr '../exporter/specdec_exporter/__in
     // files cover all SLIs without this.
     history_tail_slis: ['tpot', 'e2e'],
 
-    // --- Error budget ------------------------------------------------------------------------------------------------
-
-    // Objectives by name: the share of requests within a bound, which must be a bucket boundary of the SLI. Only you know what
-    // you promised, so there is none by default. A fifth of a second per token is about as slow as people read:
-    //   { tpot: { sli: 'tpot', le: '0.2', objective: 0.99 } }
-    slos: {},
-
     // --- Alerts ------------------------------------------------------------------------------------------------------
 
     // The label `component` of all alerts. Routing and inhibition match it.

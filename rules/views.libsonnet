@@ -258,34 +258,6 @@ function(config, source, signals, narrow)
       expr: ratio(source.counter('increase', 'generation_tokens', long), source.histogram('increase', 'e2e', 'count', long))
             + '\nunless ' + on + '\n' + source.v0,
     },
-    slow_requests: {
-      unit: 'percentunit',
-      help: 'Share of the requests of %(long)s that were slower than their objective: %(objectives)s.' % {
-        long: promql.duration(long),
-        objectives: std.join(', ', [
-          '%(slo)s over %(bound)s s (at most %(budget)g %%)' % {
-            slo: slo,
-            bound: config.slos[slo].le,
-            budget: 100 * (1 - config.slos[slo].objective),
-          }
-          for slo in std.objectFields(config.slos)
-        ]),
-      },
-      label: 'slo',
-      by: {
-        [slo]: promql.strip(|||
-          avg_over_time(%(slow)s{slo="%(slo)s"}[%(long)s])
-          / (avg_over_time(%(all)s{slo="%(slo)s"}[%(long)s]) > 0)
-        ||| % {
-          slow: signals.slo_slow_requests.record,
-          all: signals.slo_requests.record,
-          slo: slo,
-          long: promql.duration(long),
-        })
-        for slo in std.objectFields(config.slos)
-      },
-    },
-
     // --- Load and memory -----------------------------------------------------------------------------------------------
     requests_running: {
       unit: 'short',

@@ -32,6 +32,5 @@ function(config, signals)
       + (import 'latency.libsonnet')(config, signals, alert)
     ),
     group('alerts-load', slow, (import 'load.libsonnet')(config, signals, alert)),
-    group('alerts-error-budgets', slow, (import 'budgets.libsonnet')(config, signals, alert)),
     group('alerts-pack', slow, (import 'pack.libsonnet')(config, signals, alert)),
   ])

@@ -78,7 +78,6 @@ function(config, signals)
     ),
     group('load', slow, [rule(signals[s]) for s in ['running_lately', 'waiting_lately', 'kv_cache_lately', 'queue_grows', 'kv_cache_squeezed']]),
     group('tails', slow, bySli(signals.buckets_mixed) + bySli(signals.tail_shift) + bySli(signals.tail_longer) + [rule(signals.tail_lasting)]),
-    group('error-budgets', slow, by('slo', signals.slo_requests) + by('slo', signals.slo_slow_requests)),
     // Each of these reads the one before it: a ruler that writes late is an interval late for each.
     group(
       'verdict',

@@ -48,31 +48,4 @@ function(config, source, signals, name)
         for sli in std.objectFields(config.slis)
       },
     },
-
-    // Error budget: numerator and denominator, to compute any window from.
-    slo_requests: {
-      record: name('slo_requests', 'rate', config.short_window_seconds),
-      unit: 'reqps',
-      help: 'Requests per second that the objective counts.',
-      by_slo: {
-        [slo]: source.histogram('rate', config.slos[slo].sli, 'count', config.short_window_seconds)
-        for slo in std.objectFields(config.slos)
-      },
-    },
-    slo_slow_requests: {
-      record: name('slo_slow_requests', 'rate', config.short_window_seconds),
-      unit: 'reqps',
-      help: 'Requests per second slower than the bound of the objective. Absent where the bound is no bucket boundary.',
-      by_slo: {
-        [slo]: '%(all)s{slo="%(slo)s"}\n- %(on)s\n%(within)s' % {
-          all: name('slo_requests', 'rate', config.short_window_seconds),
-          slo: slo,
-          on: on,
-          within: source.commonBuckets(
-            'rate', config.slos[slo].sli, config.short_window_seconds, [source.bound(config.slos[slo].le)], []
-          ),
-        }
-        for slo in std.objectFields(config.slos)
-      },
-    },
   }

@@ -35,7 +35,6 @@ CASES = {
         (
             "SpecDecodeTargetDown warning",
             "SpecDecodeAcceptanceLow critical",
-            "SpecDecodeErrorBudgetBurn critical",
             "SpecDecodeDataUntrusted warning inconsistent",
             "SpecDecodeReplicaOutlier warning poor_drafts",
         ),
@@ -48,7 +47,6 @@ CASES = {
             "SpecDecodeTargetDown critical",
             "SpecDecodeTargetDown warning",
             "SpecDecodeP99Regression critical",
-            "SpecDecodeErrorBudgetBurn critical",
         ),
         ("SpecDecodeRulesLagging warning", "SpecDecodeDataUntrusted warning several_processes"),
     ),
@@ -61,20 +59,12 @@ CASES = {
             "SpecDecodeP99Regression critical",
             "SpecDecodeP99Regression warning",
         ),
-        (
-            "SpecDecodeErrorBudgetBurn critical",
-            "SpecDecodeReplicaOutlier warning poor_drafts",
-        ),
+        ("SpecDecodeReplicaOutlier warning poor_drafts",),
     ),
     "low": Case(
         "SpecDecodeAcceptanceLow critical",
         ("SpecDecodeAcceptanceLow warning",),
         ("SpecDecodeReplicaOutlier warning poor_drafts", "SpecDecodeP99Regression critical"),
-    ),
-    "budget": Case(
-        "SpecDecodeErrorBudgetBurn critical",
-        ("SpecDecodeErrorBudgetBurn warning",),
-        ("SpecDecodeAcceptanceLow critical",),
     ),
 }
 BY_TEXT = {str(rule): rule for rule in rules()}
@@ -239,12 +229,6 @@ def test_a_page_silences_its_own_ticket() -> None:
         for ticket in rules():
             if ticket.severity == "warning" and same.items() <= ticket.example.items():
                 assert (str(page), str(ticket)) in pairs
-
-
-def test_promises_to_users_are_silenced_by_nothing_but_an_outage() -> None:
-    sources = {str(s) for s, t in silencing() if t.name == "SpecDecodeErrorBudgetBurn" and s.name != t.name}
-
-    assert sources == {"SpecDecodeTargetDown critical", "SpecDecodeRestartLoop critical"}
 
 
 def test_nothing_silences_what_is_more_severe_than_itself() -> None:

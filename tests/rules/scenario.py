@@ -404,8 +404,6 @@ class Case:
 _RENAMED = ("inference_service", "job")
 # The label of an alert by its value; a reason has any other.
 _LABEL = {**dict.fromkeys(BOUNDS, "sli"), **dict.fromkeys(("mean", "tail"), "what")}
-# An objective, which the pack has only if somebody promised it.
-SLOS = "{ slos: { tpot: { sli: 'tpot', le: '0.2', objective: 0.99 } } }"
 _BARE = re.compile(r"\b(inference_service:\w+:\w+|ALERTS)\b(?!\{)")  # a selector without braces
 
 

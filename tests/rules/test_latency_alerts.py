@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
-from promtool import Promtool
 from rules.scenario import (
     CONTROL,
     NOWHERE,
     SECOND,
-    SLOS,
     STEADY,
     Case,
     Pack,
     Phase,
     Shares,
-    groups_with,
     pinned,
     replica,
     service,
@@ -180,26 +176,6 @@ def test_a_restart_is_not_a_regression(pack: Pack) -> None:
                 labels={"pod": "chat-1", "instance": "10.0.0.1:10409"},
             ),
             firing=dict.fromkeys(range(184, 268, 4), QUIET),
-        ),
-        every=EVERY,
-    )
-
-
-def test_error_budgets_burn(promtool: Promtool, tmp_path: Path) -> None:
-    pack = Pack(promtool, groups_with(SLOS), tmp_path)
-    broken: Mapping[str, Shares] = {"tpot": with_tail(STEADY["tpot"], 0.5, 0.3)}
-    burn = {"SpecDecodeErrorBudgetBurn critical", "SpecDecodeErrorBudgetBurn warning"}
-    healthy = {"tpot": STEADY["tpot"]}
-    pack.run(
-        Case(
-            name="one request in three, of a handful",
-            series=service(Phase(minutes=30, latency=broken, requests_per_minute=1), families=("tpot",)),
-            firing={4: QUIET, 16: QUIET, 28: QUIET},
-        ),
-        Case(
-            name="30 % of the requests slower than the bound: over again, but not forgotten",
-            series=service(Phase(minutes=120, latency=broken), Phase(minutes=70, latency=healthy), families=("tpot",)),
-            firing={119: burn, 189: {"SpecDecodeErrorBudgetBurn warning"}},
         ),
         every=EVERY,
     )

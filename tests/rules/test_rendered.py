@@ -58,12 +58,6 @@ def test_go_jsonnet_renders_the_same(field: str) -> None:
     assert json.loads(answer.stdout) == json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_without_an_objective_nothing_about_objectives_is_rendered(name: str) -> None:
-    assert [rule for rule in rules_of(name) if "specdec_slo_" in str(rule) or "ErrorBudget" in str(rule)] == []
-    assert [group["name"] for group in groups(name) if "budget" in group["name"] or not group["rules"]] == []
-
-
 def test_the_operators_object_has_the_same_rules() -> None:
     assert groups("specdec.prometheusrule.yaml") == groups("specdec.rules.yaml")
 
