@@ -47,16 +47,16 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
 
     Two ``folders`` that mix are split too. Raises :class:`ComparisonError`.
     """
-    pair, mixed = len(given) == 2, [runs for runs in given if len({run.speculates for run in runs}) > 1]
-    if pair and not mixed:
+    mixed = [runs for runs in given if not _alike(runs)]
+    if len(given) == 2 and not mixed:
         return given[0], given[1]
-    every = mixed[0] if pair and not folders else [run for runs in given for run in runs]
-    plain, drafting = ([run for run in every if run.speculates is which] for which in (False, True))
-    if pair and not folders:
+    if len(given) == 2 and not folders:
+        plain, drafting = _split(mixed[0])
         raise ComparisonError(
             f"expected one side in each argument, found {plain[0].name} without drafts beside {drafting[0].name} with "
             "them: give all results in one folder, or each side in its own"
         )
+    plain, drafting = _split([run for runs in given for run in runs])
     if not plain or not drafting:
         raise ComparisonError(
             f"expected results with and without drafts, found that {'none has' if plain else 'all have'} them: give "
@@ -65,36 +65,27 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
     return plain, drafting
 
 
+def _alike(runs: Runs) -> bool:
+    """Whether all tell of drafts, or none does."""
+    return len({run.speculates for run in runs}) == 1
+
+
+def _split(runs: Runs) -> tuple[list[BenchResult], list[BenchResult]]:
+    return [run for run in runs if not run.speculates], [run for run in runs if run.speculates]
+
+
 def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchComparison:
     """Compare the results of two sides; neither is empty. If only the baseline drafted, the sides are swapped.
 
     Raises :class:`ComparisonError` for two models, and for a run that is given twice.
     """
-    first, known = baseline[0], dict[tuple[str, float, float], str]()
-    for each in (*baseline, *candidate):
-        if each.identity in known:
-            raise ComparisonError(
-                f"expected each run once, found one run twice: {known[each.identity]} and {each.name}"
-            )
-        known[each.identity] = each.name
-        if not same_model(first.model, each.model):
-            raise ComparisonError(
-                f"expected results of one model, found model_id {first.model!r} in {first.name} and {each.model!r} in "
-                f"{each.name}"
-            )
+    _refuse([*baseline, *candidate])
     if swapped := _drafts(baseline) and not any(run.speculates or run.may_not_count for run in candidate):
         baseline, candidate = candidate, baseline
     before, after = _by_setting(baseline), _by_setting(candidate)
     loads = tuple(measure(each, before[each], after[each], policy) for each in before if each in after)
     alone = [[str(each) for each in one if each not in other] for one, other in ((before, after), (after, before))]
-    then, now = [
-        BenchRuns(
-            names=tuple(run.name for run in runs),
-            context=_context(runs),
-            speculates=_drafts(runs) or None,
-        )
-        for runs in (baseline, candidate)
-    ]
+    then, now = _runs(baseline), _runs(candidate)
     plausible = all(each.reached_ratio for each in loads) or not any(run.may_not_count for run in baseline)
     return BenchComparison(
         baseline=then,
@@ -104,12 +95,31 @@ def compare_bench(baseline: Runs, candidate: Runs, policy: Policy) -> BenchCompa
             *_settings(baseline, candidate),
             *_unmatched(alone),
             *_traffic(baseline, candidate, loads, policy),
+            *_unlikely(loads),
             *_speculation(baseline, candidate, swapped=swapped),
             *_length(loads, policy),
             *_context_missing(then, now),
         ),
         decision=_decide(loads, alone, policy, drafts=bool(now.speculates and not then.speculates and plausible)),
     )
+
+
+def _refuse(runs: Runs) -> None:
+    known: dict[tuple[str, float, float], str] = {}
+    for run in runs:
+        if run.identity in known:
+            raise ComparisonError(f"expected each run once, found one run twice: {known[run.identity]} and {run.name}")
+        known[run.identity] = run.name
+        if not same_model(runs[0].model, run.model):
+            raise ComparisonError(
+                f"expected results of one model, found model_id {runs[0].model!r} in {runs[0].name} and "
+                f"{run.model!r} in {run.name}"
+            )
+
+
+def _runs(runs: Runs) -> BenchRuns:
+    names = tuple(run.name for run in runs)
+    return BenchRuns(names=names, context=_context(runs), speculates=_drafts(runs) or None)
 
 
 def _drafts(runs: Runs) -> bool:
@@ -285,7 +295,7 @@ def _settings(baseline: Runs, candidate: Runs) -> Iterator[Flag]:
 
 
 def _traffic(baseline: Runs, candidate: Runs, loads: Sequence[BenchLoad], policy: Policy) -> Iterator[Flag]:
-    least, same = policy.latency.slowdown_min, "Send the same requests to both: one data set, one seed."
+    least, same = policy.latency.slowdown_min, _SAME
     numbers = [{run.prompts for run in runs} for runs in (baseline, candidate)]
     if numbers[0] != numbers[1]:
         then, now = (in_words(sorted(str(each) for each in some)) for some in numbers)
@@ -299,23 +309,26 @@ def _traffic(baseline: Runs, candidate: Runs, loads: Sequence[BenchLoad], policy
             each for each in loads if differs(getattr(each.baseline, key), getattr(each.candidate, key), least)
         ):
             yield Flag(code, f"{at}: the mean {name} has another length: tokens per second do not compare", same)
+
+
+def _unlikely(loads: Sequence[BenchLoad]) -> Iterator[Flag]:
+    """Yield which figures drafts alone do not explain."""
     if at := _at(filter(_other_first_tokens, loads)):
         words = f"{at}: the time to first token differs far more than decoding does: a prefix cache or other prompts"
         yield Flag("prompts_differ", words, "Restart or warm up both servers alike, and send the same requests.")
-    rates = {str(each.setting): rate for each in loads if (rate := each.candidate.acceptance_ratio) is not None}
-    most, fewest = (end(rates, key=rates.__getitem__, default="") for end in (max, min))
-    if rates and rates[most] - rates[fewest] > _ACCEPTANCE_APART:
-        words = f"{rates[most]:.1%} at {most}, {rates[fewest]:.1%} at {fewest}"
-        yield Flag("prompts_differ", f"acceptance differs by load ({words}): other prompts, or another k", same)
-    # At a fixed rate a faster server also has fewer requests at once.
-    fixed = [each for each in loads if each.request_rate is None and each.ceiling and each.speedup]
-    if at := _at(each for each in fixed if each.speedup and (each.speedup.low or 0.0) > (each.ceiling or 0.0)):
+    if at := _at(filter(_beyond_the_ceiling, loads)):
         words = f"{at}: decoding gained more than the mean acceptance length: drafts alone cannot give that"
         yield Flag("settings_differ", words, "Look for what else differs: GPU, release, other traffic, data set.")
     if at := _at(each for each in loads if each.baseline.failed or each.candidate.failed):
         yield Flag("requests_failed", f"{at}: requests failed, and count nowhere", "Run again without failures.")
+    rates = {str(each.setting): rate for each in loads if (rate := each.candidate.acceptance_ratio) is not None}
+    most, fewest = (end(rates, key=rates.__getitem__, default="") for end in (max, min))
+    if rates and rates[most] - rates[fewest] > _ACCEPTANCE_APART:
+        words = f"{rates[most]:.1%} at {most}, {rates[fewest]:.1%} at {fewest}"
+        yield Flag("prompts_differ", f"acceptance differs by load ({words}): other prompts, or another k", _SAME)
 
 
+_SAME: Final = "Send the same requests to both: one data set, one seed."
 _FAR: Final = 2.0  # times as far as decoding
 _ACCEPTANCE_APART: Final = 0.1  # of one data set, acceptance hardly depends on the load
 
@@ -323,6 +336,12 @@ _ACCEPTANCE_APART: Final = 0.1  # of one data set, acceptance hardly depends on 
 def _other_first_tokens(load: BenchLoad) -> bool:
     first, decoding = load.time_to_first_token_ratio, load.speedup.value if load.speedup else 1.0
     return first is not None and max(first, 1.0 / first) > _FAR * max(decoding, 1.0 / decoding)
+
+
+def _beyond_the_ceiling(load: BenchLoad) -> bool:
+    """Whether the interval lies above the ceiling. At a fixed rate a faster server also has fewer requests at once."""
+    low = load.speedup.low if load.speedup and load.request_rate is None else None
+    return low is not None and load.ceiling is not None and low > load.ceiling
 
 
 def _speculation(baseline: Runs, candidate: Runs, *, swapped: bool) -> Iterator[Flag]:

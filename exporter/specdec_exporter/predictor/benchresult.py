@@ -213,18 +213,23 @@ def _refuse_constant(word: str) -> NoReturn:
     raise _NoNumberError(word)
 
 
-def _result(document: object, server_metrics: object, name: str) -> BenchResult:
+def _keys(document: object, server_metrics: object, name: str) -> dict[str, Any]:
+    """Return the keys of a result; those of AIPerf by vLLM's names. Raises :class:`ForeignResultError`."""
     if not isinstance(document, dict):
-        kind = (
-            "a list, as in summary.json: give run=*.json or the folder" if isinstance(document, list) else "one value"
-        )
+        several = isinstance(document, list)
+        kind = "a list, as in summary.json: give run=*.json or the folder" if several else "one value"
         raise ForeignResultError(f"{name}: {_EXPECTED}, found {kind}")
-    exported = is_aiperf(document)
-    made = as_bench(document, server_metrics) if exported else document
+    made = as_bench(document, server_metrics) if is_aiperf(document) else document
     lacks = [key for key in _NEEDED if key not in made]
     if lacks:
         other = next((words for key, words in _OTHERS.items() if key in document), f"an object without {lacks[0]}")
         raise ForeignResultError(f"{name}: {_EXPECTED}, found {other}")
+    return made
+
+
+def _result(document: object, server_metrics: object, name: str) -> BenchResult:
+    made = _keys(document, server_metrics, name)
+    exported = made is not document
     known = {key: made[key] for key in _File.__struct_fields__ if key in made}
     file = convert(known, _File, name, BenchResultError)
     return BenchResult(
