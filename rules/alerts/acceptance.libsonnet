@@ -16,6 +16,19 @@ function(config, signals, alert)
   local unless_it_pays = unless(signals.speedup_pays.record);
   // Where break-even is measured, so is the speed-up. Then the alerts about that speak, and this estimate does not.
   local unless_measured = if config.source == 'exporter' then unless(signals.break_even.expr) else '';
+  // An exporter that says no watch level knows one break-even for all loads and lengths: a long draft is no ticket there.
+  local unless_long = if config.source != 'exporter' then '' else unless(|||
+    (
+      %(length)s >= %(long)s
+      unless on (%(level)s)
+      %(levels)s
+    )
+  ||| % {
+    length: signals.acceptance_length.record,
+    long: number(1 + 3 * config.acceptance_flag),
+    level: promql.list(config.level_labels),
+    levels: signals.levels_known.expr,
+  });
   local enough = signals.sample.record + ' >= %d' % config.alert_min_drafts;
 
   local facts = alert.facts { now: alert.number(signals.acceptance_now.record, alert.percent) };
@@ -107,7 +120,7 @@ function(config, signals, alert)
       ||| % {
         local rate_low = promql.strip(|||
           (
-            %(surely_below)s%(unless_measured)s
+            %(surely_below)s%(unless_long)s%(unless_measured)s
             or
             %(surely_broken)s
           )
@@ -115,6 +128,7 @@ function(config, signals, alert)
           %(lately)s < %(minimum)s
         ||| % {
           surely_below: surelyBelow(acceptance, minimum),
+          unless_long: promql.indent(promql.strip(unless_long)),
           unless_measured: promql.indent(unless_measured),
           surely_broken: surelyBelow(acceptance, broken),
           lately: signals.acceptance_lately.expr,

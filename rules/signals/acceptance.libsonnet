@@ -297,6 +297,11 @@ function(config, source, signals, name)
       help: 'Measured break-even: the acceptance rate at which drafts cost here what they save.',
       expr: source.measured('min', 'break_even_acceptance_ratio'),
     },
+    // Not recorded; only with source 'exporter'.
+    levels_known: {
+      help: 'Services whose exporters say levels by method, k and load.',
+      expr: promql.by('group', level, source.family('policy_acceptance_ratio_watch')),
+    },
     acceptance_min: {
       record: name('acceptance_min', 'threshold'),
       unit: 'percentunit',

@@ -178,6 +178,12 @@ def test_replicas_that_differ_by_method_or_load_count_together_and_an_idle_one_n
             firing={110: {TICKET}},
             values={110: {minimum: 0.5, verdict: 2}},
         ),
+        Case(
+            name="an exporter that knows one level for all lengths",
+            series=[one for one in service(Phase(minutes=120, curve=LONGER)) if not one.name.endswith("_watch")],
+            firing={110: set()},
+            values={110: {minimum: 0.5}},
+        ),
     )
 
 
