@@ -195,7 +195,7 @@ async def a_draft_that_does_not_fit_pages(stack: Stack, traffic: Traffic) -> Non
     )
     text = page["annotations"]
     assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
-    assert "Break-even is 50% (assumed)." in text["description"]
+    assert " pay off, assumed" in text["description"]
     assert "Acceptance at the first position is" in text["description"]
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
     assert "unknown" not in text["description"]

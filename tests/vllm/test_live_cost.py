@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from specdec_exporter.speculation.policy import load_policy
 from vllm import closed_loop
 from vllm.checkpoints import write_checkpoints
 from vllm.exporter import Exporter, Exposition, serving
@@ -163,7 +164,8 @@ def test_break_even_and_cost_are_measured(outcome: Outcome) -> None:
     assert cost is not None
     assert 0.0 < cost < 1.0
     assert outcome.exposition.value("specdec_break_even_acceptance_ratio", basis="measured") == cost
-    assert outcome.exposition.value("specdec_draft_cost_ratio", basis="assumed") == 0.5
+    assumed = load_policy().assumed.levels("draft_model", K, CLIENTS).min
+    assert outcome.exposition.value("specdec_draft_cost_ratio", basis="assumed") == assumed
 
 
 def test_the_verdict_rests_on_it(outcome: Outcome) -> None:
