@@ -52,7 +52,7 @@ async def test_every_command_does_what_readme_shows(tmp_path: Path) -> None:
     port = free_port()
     simulator = (
         *("env", f"PYTHONPATH={ROOT / 'deploy'}", sys.executable, "-m", "demo.simulator"),
-        *(f"--listen-address=127.0.0.1:{port}", "--uptime-seconds=3600", "--load=3/s"),
+        *(f"--listen-address=127.0.0.1:{port}", "--uptime-seconds=3600", "--load=4"),
     )
     async with running("predictor", simulator, port=port, ready="/metrics", directory=tmp_path) as predictor:
         program, *arguments = check[0].replace(SHOWN_URL, predictor.url).split()
