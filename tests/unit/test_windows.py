@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import known
-from specdec_exporter.serving.windows import SampleRing
+from specdec_exporter.serving.windows import SampleRing, Window, concurrency
 from specdec_exporter.speculation.acceptance import Counts
 
 
@@ -55,3 +55,39 @@ def test_memory_does_not_depend_on_how_often_it_is_read(gaps: list[float]) -> No
         now += gap
         ring.add(now, drafts(now))
     assert len(ring._samples) <= 60 * 1.5 + 3
+
+
+# --- the load that a step met ---
+
+
+def running(requests: list[float], seconds: float = 10.0) -> Window:
+    """A window with so many requests in decode between each two samples."""
+    ring, timed = SampleRing(seconds * len(requests)), 0.0
+    ring.add(0.0, Counts(step_seconds=0.0))
+    for number, load in enumerate(requests, start=1):
+        timed += load * seconds
+        ring.add(number * seconds, Counts(step_seconds=timed))
+    return known(ring.window(seconds * len(requests), seconds * len(requests)))
+
+
+def test_a_burst_is_a_large_batch_however_long_the_server_idles() -> None:
+    assert concurrency([running([0.0] * 14 + [200.0] + [0.0] * 15)]) == 200.0
+    assert concurrency([running([3.0] * 30)]) == 3.0
+    assert concurrency([running([8.0] * 30), running([2.0] * 30)]) == (8 * 8 + 2 * 2) / 10
+    assert concurrency([running([0.0] * 30)]) is None
+    assert concurrency([]) is None
+
+
+@given(st.lists(st.floats(0, 1000), min_size=4, max_size=40))
+def test_the_load_of_steps_lies_between_its_mean_over_time_and_its_highest(requests: list[float]) -> None:
+    found = concurrency([running(requests)])
+    if found is not None:
+        mean = sum(requests) / len(requests)
+        assert mean * (1 - 1e-9) - 1e-9 <= found <= max(requests) * (1 + 1e-9) + 1e-9
+
+
+def test_reading_more_often_than_samples_are_kept_changes_no_load() -> None:
+    ring = SampleRing(600)  # keeps one sample in 10 s
+    for at in range(601):
+        ring.add(at, Counts(step_seconds=5.0 * at))
+    assert round(known(concurrency([known(ring.window(600, 600))])), 6) == 5.0

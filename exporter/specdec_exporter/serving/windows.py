@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from specdec_exporter.speculation.acceptance import Counts, ratio
 
 
 class Sample(NamedTuple):
-    """Totals at ``at``, monotonic seconds. ``settled``: the slow time after a start was over."""
+    """Totals at ``at``, monotonic seconds. ``settled``: the slow time after a start was over.
+
+    ``load_seconds``: a total too; see :class:`Window`.
+    """
 
     at: float
     totals: Counts
     settled: bool = True
+    load_seconds: float = 0.0
 
 
 class Window(NamedTuple):
@@ -56,7 +59,8 @@ class SampleRing:
             totals = totals.or_else(samples[-1].totals)
         if len(samples) > 1 and now - samples[-2].at < self.spacing:
             samples.pop()
-        samples.append(Sample(now, totals, settled))
+        load_seconds = samples[-1].load_seconds + _load_seconds(samples[-1], now, totals) if samples else 0.0
+        samples.append(Sample(now, totals, settled, load_seconds))
         while len(samples) > 2 and samples[1].at <= now - self._window:
             samples.popleft()
 
@@ -83,10 +87,10 @@ class SampleRing:
                 first = sample
         if first.at < start - seconds / 2:
             return None
-        shown = (sample for sample in self._samples if sample.at >= first.at)
-        return Window(newest.at - first.at, newest.totals - first.totals, sum(starmap(_load_seconds, pairwise(shown))))
+        load_seconds = newest.load_seconds - first.load_seconds
+        return Window(newest.at - first.at, newest.totals - first.totals, load_seconds)
 
 
-def _load_seconds(before: Sample, after: Sample) -> float:
-    seconds = (after.totals.step_seconds or 0.0) - (before.totals.step_seconds or 0.0)
-    return seconds * (ratio(seconds, after.at - before.at) or 0.0)
+def _load_seconds(before: Sample, now: float, totals: Counts) -> float:
+    seconds = (totals.step_seconds or 0.0) - (before.totals.step_seconds or 0.0)
+    return seconds * (ratio(seconds, now - before.at) or 0.0)
