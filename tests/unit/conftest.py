@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -67,3 +69,16 @@ def golden(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    """Write results into a file, as ``--append-result`` does, and return its path."""
+
+    def to(name: str, *documents: Any) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(map(json.dumps, documents)))
+        return path
+
+    return to
