@@ -32,7 +32,9 @@ function(config, source, signals, name)
         number(policy.assumed.light_requests),
         number(std.log(policy.assumed.heavy_requests / policy.assumed.light_requests)),
       ];
-      '%(light)s + ((%(heavy)s) - (%(light)s)) * (%(busy)s or %(on)s 0 * %(drafted)s)' % {
+      // Where the load is not known, no service is low that may not be, and none is good.
+      '%(light)s + ((%(heavy)s) - (%(light)s)) * (%(busy)s or %(on)s 0 * %(drafted)s + %(unknown)d)' % {
+        unknown: if key == 'watch' then 1 else 0,
         light: sum('light'),
         heavy: sum('heavy'),
         on: on,
@@ -46,8 +48,8 @@ function(config, source, signals, name)
       local safe = if key == 'watch' && !std.member(policy.assumed.published, method) then policy.assumed.unpublished_watch else 0;
       'clamp_min(0 * %(drafted)s + %(levels)s, %(safe)s)' % { drafted: drafted, levels: row(found), safe: number(safe) };
     if config.source == 'exporter' then
-      // Replicas differ by their load, and during a rollout by their method. All must be good for the service to be. Exporters
-      // before 0.1 say neither.
+      // Replicas differ by their load, and during a rollout by their method. All must be good for the service to be. An
+      // exporter that says no levels gets the general ones.
       promql.firstOf([
         promql.by(
           if key == 'watch' then 'max' else 'avg',

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
-from rules.scenario import CHAT, FLAG, NOWHERE, SECOND, Case, Pack, Phase, Series, Source, replica, service
+from promtool import Promtool
+from rules.scenario import CHAT, FLAG, NOWHERE, SECOND, Case, Pack, Phase, Series, Source, groups_with, replica, service
 
 HEALTHY = (0.85, 0.72, 0.59)  # 0.72
 COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
@@ -151,6 +153,20 @@ def test_as_many_drafts_of_many_requests_are_proof(pack: Pack) -> None:
             firing={110: set()},
             values={110: {drafts: 75.71}},
         ),
+    )
+
+
+def test_without_the_sidecar_an_unknown_load_is_neither_low_nor_good(promtool: Promtool, tmp_path: Path) -> None:
+    """A scrape without the histogram of steps, of a service whose method is named."""
+    named = "{ source: 'vllm', vllm_method_selectors: { eagle3: 'inference_service=~\".+\"' } }"
+    verdict = "inference_service:specdec_verdict:enum"
+    curve = (0.72, 0.5, 0.36, 0.28, 0.24)  # 0.42 with k 5: good at light load, low at a heavy one
+    light = service(Phase(minutes=60, curve=curve, in_decode=3.0), source="vllm")
+    unknown = [one for one in light if not one.name.endswith("_latency_seconds_sum")]
+    Pack(promtool, groups_with(named), tmp_path).run(
+        Case(name="light", series=light, firing={50: set()}, values={50: {verdict: 1}}),
+        Case(name="unknown", series=unknown, firing={50: set()}, values={50: {verdict: 2}}),
+        every=2,
     )
 
 
