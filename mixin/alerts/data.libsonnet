@@ -1,0 +1,34 @@
+// Can the figures be believed?
+local promql = import '../promql.libsonnet';
+local text = import '../text.libsonnet';
+
+function(config, s, series)
+  local level = config.level;
+  local untrusted = { alert: 'SpecDecodeDataUntrusted', severity: 'warning', wait: 30 };
+
+  [
+    untrusted {
+      reason: 'histograms_missing',
+      expr: '%s >= 1\nunless on (%s) %s{stat="p99"}' % [s.tokens.record, level, s.latency.record],
+      summary: 'No latency histograms of %s arrive.' % text.model,
+      description: 'It generates tokens, and no buckets of its time per output token come.',
+      impact: 'Alerts about its latency cannot fire.',
+      action: 'Look at the scrape: always_scrape_classic_histograms; no relabelling may drop _bucket.',
+    },
+  ] + (if config.source == 'vllm' then [] else [
+         untrusted {
+           by_model: false,
+           expr: |||
+             max by (%(service)s, reason) (%(problem)s) > 0
+             or label_replace(stddev by (%(service)s) (%(recorded)s) > 0, "reason", "baselines_differ", "", "")
+           ||| % {
+             service: config.service,
+             problem: series.family('specdec_data_problem'),
+             recorded: series.family('specdec_baseline_recorded_timestamp_seconds'),
+           },
+           summary: 'Figures of %s cannot be trusted: {{ $labels.reason }}.' % text.service,
+           description: 'So say its exporters. The runbook tells what each reason means, and what it spoils.',
+           impact: 'What the reason names is judged wrongly, or not at all.',
+           action: 'Look the reason up in the runbook.',
+         },
+       ])

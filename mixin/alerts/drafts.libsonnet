@@ -1,0 +1,200 @@
+// Does the service draft, are the drafts accepted, and are the replicas alike?
+local promql = import '../promql.libsonnet';
+local text = import '../text.libsonnet';
+
+function(config, s, series)
+  local number = promql.number;
+  local level = config.level;
+  local w(n) = config.minutes(n);
+  local vllm = config.source == 'vllm';
+  local enough = '%s >= %d' % [s.drafts.record, config.min_drafts];
+  // Nobody hears of acceptance while speculation is measured to pay.
+  local unless_it_pays = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
+  local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
+  local facts = '%(length)s tokens a step (mean acceptance length), and %(rate)s of the draft tokens accepted' % {
+    length: of(s.length, text.two),
+    rate: of(s.acceptance, text.percent),
+  };
+  local assumed = if vllm then 'assumed' else text.where(
+    'specdec_break_even_acceptance_ratio{%s, basis="measured"}', 'measured', 'assumed'
+  );
+
+  local low = {
+    alert: 'SpecDecodeAcceptanceLow',
+    impact: 'Answers may be slower than without speculation. Only a measured speed-up tells.',
+  };
+  local usual(what) = '%s{what="%s"}' % [s.acceptance_usual.record, what];
+
+  local replica = config.replica;
+  local outlier(spec) = {
+    alert: 'SpecDecodeReplicaOutlier',
+    severity: 'warning',
+    wait: 20,
+    keep: 10,
+    impact: 'Requests to this replica are slower than the same requests to the others.',
+    action: 'Compare its arguments, image and model files with those of another replica; roll its revision back, or restart it.',
+  } + spec;
+  local who = 'Pod %s (engine {{ $labels.engine }}{{ with $labels.revision }}, revision {{ . }}{{ end }}) of %s' % [text.pod, text.model];
+  local ofReplica(what, over, least) = series.by('avg', replica, '%s / (%s > %d)' % [
+    promql.range('increase', what, w(30)),
+    promql.range('increase', over, w(30)),
+    least,
+  ]);
+
+  [
+    {
+      alert: 'SpecDecodeNotDrafting',
+      severity: 'warning',
+      wait: 2,
+      keep: 5,
+      expr: '%s == 0\nand %s >= 1' % [s.drafts.record, s.tokens.record],
+      summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
+      description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
+      impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
+      action: 'Look for sampling parameters or a batch limit that switch speculation off; with n-gram lookup, whether prompts hold text to copy.',
+    },
+    low {
+      severity: 'critical',
+      wait: 5,
+      keep: 10,
+      // Half an hour of drafts lies behind it: a new service is no news. Of a long draft, a small share is enough.
+      expr: |||
+        (
+          max_over_time(%(now)s[%(quarter)s]) < %(broken)s
+          unless max_over_time(%(now)s[%(quarter)s]) * (%(length)s - 1) / (%(rate)s > 0) >= %(few)s
+          or %(length)s < %(least)s unless %(rate)s
+        )
+        and %(enough)s
+        and %(drafts)s offset %(before)s > 0%(unless_it_pays)s
+      ||| % {
+        now: s.acceptance_now.record,
+        quarter: w(15),
+        broken: number(config.acceptance_broken),
+        length: s.length.record,
+        rate: s.acceptance.record,
+        few: number(config.accepted_tokens_broken),
+        least: number(1 + config.acceptance_broken),
+        enough: enough,
+        drafts: s.drafts.record,
+        before: w(25),
+        unless_it_pays: unless_it_pays,
+      },
+      summary: text.model + ' accepts almost no draft token.',
+      description: 'In the last %s at most %s of them were accepted. Draft and target do not fit.' % [
+        w(15),
+        text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
+      ],
+      action: 'Roll back the last change of draft model, target or quantisation: vLLM does not check that they fit.',
+    },
+    low {
+      severity: 'warning',
+      reason: 'low',
+      wait: 10,
+      keep: 15,
+      expr: |||
+        %(rate)s < 0.95 * %(min)s
+        and quantile_over_time(0.5, %(now)s[%(half)s]) < %(min)s
+        and %(enough)s%(unless_it_pays)s
+      ||| % {
+        rate: s.acceptance.record,
+        min: s.acceptance_min.record,
+        now: s.acceptance_now.record,
+        half: w(30),
+        enough: enough,
+        unless_it_pays: unless_it_pays,
+      },
+      summary: '%s accepts %s of its draft tokens; %s break even, %s.' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
+      description: 'Over %s: %s.' % [w(30), facts]
+                   + text.where(s.acceptance_usual.record + '{%s, what="ratio"}' % '%s', ' Usual are %s.' % of(s.acceptance_usual, text.percent, ', what="ratio"')),
+      action: 'If it fell, find what changed. If nothing did, measure whether drafts pay at this load: specdec-exporter compare.',
+    },
+    low {
+      severity: 'warning',
+      reason: 'fell',
+      wait: 15,
+      keep: 15,
+      // Of longer drafts a smaller share is accepted, and no token less.
+      expr: |||
+        %(rate)s < ignoring (what) %(fell)s * %(usual)s
+        and %(now)s < ignoring (what) %(nearly)s * %(usual)s
+        unless %(length)s > ignoring (what) 0.95 * %(usual_length)s
+        and %(enough)s%(other)s
+      ||| % {
+        rate: s.acceptance.record,
+        now: s.acceptance_now.record,
+        fell: number(config.acceptance_fell),
+        nearly: number(config.acceptance_fell + 0.05),
+        usual: usual('ratio'),
+        length: s.length.record,
+        usual_length: usual('length'),
+        enough: enough,
+        other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
+      },
+      summary: '%s accepts %s of its draft tokens; usual are %s.' % [
+        text.model,
+        text.value(text.percent),
+        of(s.acceptance_usual, text.percent, ', what="ratio"'),
+      ],
+      description: 'Over %s: %s.' % [w(30), facts],
+      impact: 'Answers are slower than before.',
+      action: 'Find what changed when it fell: prompts, temperature, adapter, release, quantisation. If users are fine, wait a day: then it is usual.',
+    },
+    // Whatever pays here: for boards. The Alertmanager fragment sends it to nobody.
+    low {
+      severity: 'info',
+      wait: 5,
+      keep: 10,
+      expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance_flag), enough],
+      summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
+      description: 'Over %s: %s.' % [w(30), facts],
+      impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
+      action: 'Nothing. To know whether drafts pay here, measure: specdec-exporter compare.',
+    },
+    // With n alike, the service itself is 1/n of what it is held against.
+    outlier({
+      reason: 'poor_drafts',
+      expr: |||
+        %(own)s
+        < on (%(level)s) group_left () (%(rate)s - %(gap)s + %(gap)s / %(engines)s)
+      ||| % {
+        own: ofReplica(series.of('accepted_tokens'), series.of('draft_tokens'), 900),
+        level: level,
+        rate: s.acceptance.record,
+        gap: number(config.outlier.acceptance),
+        engines: s.engines.record,
+      },
+      summary: who + ' accepts %s of its draft tokens.' % text.value(text.percent),
+      description: 'The whole service accepts %s.' % of(s.acceptance, text.percent),
+    }),
+    outlier({
+      reason: 'no_drafts',
+      wait: 30,
+      expr: '%s\nand on (%s) %s' % [
+        series.by('max', replica, '%s > 1 unless %s > 0' % [
+          promql.range('rate', series.of('generation_tokens'), w(30)),
+          promql.range('increase', series.of('drafts'), w(30)),
+        ]),
+        level,
+        enough,
+      ],
+      summary: who + ' does not draft; others do.',
+      description: 'It generates %s tokens a second. Was it started without --speculative-config?' % text.value(text.whole),
+    }),
+    outlier({
+      reason: 'slow',
+      expr: |||
+        %(own)s
+        > on (%(level)s) group_left () (%(times)s * %(mean)s / (1 + %(part)s / %(engines)s))
+      ||| % {
+        own: ofReplica(series.of('tpot', '_sum'), series.of('tpot', '_count'), 50),
+        level: level,
+        times: number(config.outlier.latency),
+        part: number(config.outlier.latency - 1),
+        mean: s.latency.record + '{sli="tpot", stat="mean"}',
+        engines: s.engines.record,
+      },
+      summary: who + ' is slow: %s a token.' % text.value(text.seconds),
+      description: 'The service takes %s on average.' % of(s.latency, text.seconds, ', sli="tpot", stat="mean"'),
+      action: 'Look at its GPU: clocks, temperature, ECC, neighbours. Drain the pod if it lasts.',
+    }),
+  ]

@@ -1,0 +1,168 @@
+// Does speculation help, is the service slower than at baseline, and does its load fit?
+local promql = import '../promql.libsonnet';
+local text = import '../text.libsonnet';
+
+function(config, s, series)
+  local number = promql.number;
+  local level = config.level;
+  local w(n) = config.minutes(n);
+  local vllm = config.source == 'vllm';
+  local drafting = '%s >= %d' % [s.drafts.record, config.min_drafts];
+  local requests = '%s >= %d' % [s.requests.record, config.min_requests];
+  local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
+
+  // The measured speed-up is below a limit by more than chance explains.
+  local below(limit) = |||
+    %(speedup)s < %(limit)s
+    and %(drafting)s
+    and %(requests)s%(chance)s
+  ||| % {
+    speedup: s.speedup.record,
+    limit: number(limit),
+    drafting: drafting,
+    requests: requests,
+    chance: if vllm then '' else '\nunless %s >= %s' % [s.measured('specdec_speedup_bound_ratio', ['bound="high"']), number(limit)],
+  };
+  local accepted = 'Over %s, %s of the draft tokens were accepted: %s tokens a step.' % [
+    w(30),
+    of(s.acceptance, text.percent),
+    of(s.length, text.two),
+  ];
+
+  // "time per token 31ms (baseline 20ms)", where there is a baseline.
+  local against(title, sli, stat) =
+    local labels = ', sli="%s", stat="%s"' % [sli, stat];
+    text.where(s.ratio.record + '{%s' + labels + '}', '%s %s (at baseline %s)' % [
+      title,
+      of(s.latency, text.seconds, labels),
+      of(s.baseline, text.seconds, labels),
+    ]);
+  local slower = {
+    alert: 'SpecDecodeP99Regression',
+    description: against('Time per token', 'tpot', 'mean') + against(', P99', 'tpot', 'p99')
+                 + against('; first token', 'ttft', 'mean') + against('; whole request', 'e2e', 'mean')
+                 + '. Baseline: %s.' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
+                 + text.where(s.tail.record + '{%s} > ' + number(config.tail.ticket), ' %s more of the requests than usual are slow.' % of(s.tail, text.percent)),
+    impact: 'Users wait longer than before.',
+  };
+  local load = { alert: 'SpecDecodeLoadTooHigh', severity: 'warning', wait: 15, keep: 10 };
+
+  [
+    {
+      alert: 'SpecDecodeHarmful',
+      severity: 'critical',
+      wait: 10,
+      keep: 30,
+      expr: below(config.speedup.harmful),
+      summary: 'Speculation makes %s slower: measured speed-up %s.' % [text.model, text.value(text.two)],
+      description: accepted,
+      impact: 'Every user waits longer, and the accelerator does wasted work.',
+      action: 'Switch speculation off, or roll back to the last good --speculative-config, now. Investigate afterwards.',
+    },
+    {
+      alert: 'SpecDecodeNotPayingOff',
+      severity: 'warning',
+      wait: 60,
+      keep: 15,
+      expr: below(config.speedup.wanted),
+      summary: 'Speculation does not pay on %s: measured speed-up %s, wanted %s.' % [text.model, text.value(text.two), number(config.speedup.wanted)],
+      description: accepted,
+      impact: 'The draft model costs memory, start-up time and risk for nothing.',
+      action: 'Lower num_speculative_tokens, or switch speculation off for this traffic.',
+    },
+    slower {
+      severity: 'critical',
+      wait: 10,
+      keep: 20,
+      expr: |||
+        max by (%(level)s) (
+          %(ratio)s{sli="tpot", stat="mean"} > %(page)s and %(now)s > %(page)s
+          or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 1.15
+        )
+        and %(requests)s
+        and %(settled)s >= 0.5
+        and %(drafts)s > 0
+      ||| % {
+        level: level,
+        ratio: s.ratio.record,
+        page: number(config.slower_ratio_page),
+        now: s.ratio_now.record,
+        tail: s.tail.record,
+        tail_page: number(config.tail.page),
+        requests: requests,
+        settled: s.settled.record,
+        drafts: s.drafts.record,
+      },
+      summary: '%s is much slower: a token takes %s times as long as at baseline.' % [
+        text.model,
+        of(s.ratio, text.two, ', sli="tpot", stat="mean"'),
+      ],
+      action: 'Roll back what was deployed when it began. If nothing was, look at waiting requests, KV cache and prompt lengths.',
+    },
+    slower {
+      severity: 'warning',
+      wait: 15,
+      keep: 10,
+      // By chance, few requests are slow. Beyond a boundary, fewer than 8 of them say nothing.
+      expr: |||
+        max by (%(level)s) (
+          %(ratio)s{stat="mean"} > on (%(level)s) group_left () clamp_min(1 + 4 / sqrt(%(requests)s >= 30), %(ticket)s)
+          or on (%(level)s) %(tail)s > clamp_min(8 / %(requests)s, %(tail_ticket)s)
+        )
+        and %(drafts)s > 0
+      ||| % {
+        level: level,
+        ratio: s.ratio.record,
+        requests: s.requests.record,
+        ticket: number(config.slower_ratio),
+        tail: s.tail.record,
+        tail_ticket: number(config.tail.ticket),
+        drafts: s.drafts.record,
+      },
+      summary: '%s is slower than at baseline%s.' % [
+        text.model,
+        text.where(
+          'max(%s{%%s, stat="mean"}) > %s' % [s.ratio.record, number(config.slower_ratio)],
+          ': %s times as slow' % text.number('max(%s{%%s, stat="mean"})' % s.ratio.record, text.two),
+          ', for a part of its requests'
+        ),
+      ],
+      action: 'If acceptance fell too, treat that first. If it began with a deployment, roll back. Else look at load and prompts.',
+    },
+    load {
+      reason: 'kv_cache',
+      expr: |||
+        %(cache)s > %(most)s
+        and %(preempted)s > 0
+        and %(drafting)s
+      ||| % {
+        cache: series.by('max', level, promql.range('avg_over_time', series.of('kv_cache'), w(30))),
+        most: number(config.load.kv_cache),
+        preempted: series.sum('increase', 'preemptions', 30),
+        drafting: drafting,
+      },
+      summary: '%s runs out of KV cache: %s in use, and requests are preempted.' % [text.model, text.value(text.percent)],
+      description: 'Draft model and draft tokens take cache from the target. ' + accepted,
+      impact: 'Preempted requests begin again.',
+      action: 'Add replicas, let fewer requests in (--max-num-seqs), or use a smaller draft head.',
+    },
+    load {
+      reason: 'queue',
+      expr: |||
+        %(waiting)s > %(most_waiting)s
+        and %(running)s > %(most_running)s
+        and %(drafting)s%(unless_it_pays)s
+      ||| % {
+        waiting: series.by('avg', level, promql.range('avg_over_time', series.of('waiting'), w(30))),
+        running: series.by('avg', level, promql.range('avg_over_time', series.of('running'), w(30))),
+        most_waiting: number(config.load.waiting),
+        most_running: number(config.load.running),
+        drafting: drafting,
+        unless_it_pays: if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])],
+      },
+      summary: '%s is overloaded: %s requests wait for each engine, in a batch above %d.' % [text.model, text.value(text.whole), config.load.running],
+      description: 'In a large batch drafts take time from other requests. ' + accepted,
+      impact: 'Requests wait, and drafts may slow all of them down.',
+      action: 'Add replicas or let fewer requests in (--max-num-seqs). Then measure at this load whether drafts pay: specdec-exporter compare.',
+    },
+  ]

@@ -1,0 +1,109 @@
+// Every setting and threshold of the pack. Override a key where the mixin is used:
+//   (import 'mixin.libsonnet') + { _config+:: { source: 'vllm', min_requests: 500 } }
+// Ratios are 0..1, times are seconds.
+local promql = import 'promql.libsonnet';
+
+{
+  _config+:: {
+    local config = self,
+
+    // --- What is read ------------------------------------------------------------------------------------------------
+
+    // 'exporter': the specdec_* families of the sidecar. 'vllm': vLLM's own metrics, without the sidecar. Then method, draft
+    // model, baseline files and measured speed-up are missing. Both record the same names.
+    source: 'exporter',
+
+    // Matchers for every selector of raw series, for example 'cluster="eu-1", job=~"predictors/.+"'.
+    selector: '',
+
+    // A matcher that leaves out the prefill pods of disaggregated serving, by KServe's label. Series without the label count.
+    role_selector: 'llm_isvc_role!="prefill"',
+
+    // A service that is named so runs the same model and traffic as the one in the first group, without speculation: its live
+    // control. It is the baseline as long as it does not draft.
+    control_service_regex: '(.+)-control',
+
+    // Only with source 'vllm': the prefix of vLLM's names, a regular expression or plain; the label that names the service
+    // (series without it are named after their job); and a matcher of the services with enable_adaptive_verification, of
+    // which vLLM verifies only a part of each draft and counts all of it.
+    vllm_prefix: '(ray_)?vllm[:_]',
+    vllm_service_label: 'inference_service',
+    vllm_adaptive_selector: '',
+
+    // --- Thresholds --------------------------------------------------------------------------------------------------
+
+    // Of the policy of the exporter: `make render` writes these, and a test holds them equal.
+    // <policy>
+    acceptance_flag: 0.5,
+    acceptance_broken: 0.1,
+    accepted_tokens_broken: 0.5,
+    assumed: { heavy: 0.5, heavy_requests: 32, light: [[2, 0.2], [4, 0.12], [null, 0.09]], light_requests: 8 },
+    min_requests: 200,
+    speedup: { harmful: 0.9, wanted: 1.05 },
+    tail: { growth: 1.5, held: 0.9, page: 0.1, ticket: 0.01 },
+    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v0.1.0/rules/runbooks/',
+    // </policy>
+
+    // Alerts about acceptance are silent with fewer drafts in 30 minutes: about a dozen requests.
+    min_drafts: 1000,
+
+    // The acceptance rate has fallen below this share of what is usual.
+    acceptance_fell: 0.85,
+
+    // History is a baseline after so many hours.
+    min_history_hours: 24,
+
+    // How many times as slow as its baseline a service is, on average: for a ticket, and for a page.
+    slower_ratio: 1.2,
+    slower_ratio_page: 1.25,
+
+    // A baseline file says nothing about more than this many times the load of its recording.
+    baseline_load_max: 1.3,
+
+    // A replica accepts this much less than the others, or takes this many times as long.
+    outlier: { acceptance: 0.2, latency: 1.5 },
+
+    // Too much load: KV cache in use while requests are preempted; or requests waiting in a batch that is larger than this.
+    load: { kv_cache: 0.9, waiting: 1, running: 32 },
+
+    // A ticket after so many restarts in three hours; a page where the service cannot be read for this share of half an hour.
+    restarts: { times: 3, away: 0.25 },
+
+    // --- Rules and texts ---------------------------------------------------------------------------------------------
+
+    // The minute of all windows, intervals and waits. To try the pack out, make it shorter.
+    minute_seconds: 60,
+
+    // Fields that every group gets, for example { limit: 100000, query_offset: '30s' }.
+    group_fields: {},
+
+    // false for rulers that refuse keep_firing_for: Prometheus before 2.42, vmalert before 1.90.
+    keep_firing_for: true,
+
+    // Added to every alert.
+    alert_labels: {},
+
+    // The address of Grafana, for example 'https://grafana.mine.net'. Without it, dashboard_url works within Grafana only.
+    grafana_url: '',
+
+    // Metadata of the PrometheusRule. kube-prometheus-stack selects by the label `release`.
+    prometheus_rule: {
+      name: 'specdec',
+      labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'rules' },
+    },
+
+    // false hides the dashboards' variable `cluster`.
+    show_multi_cluster: true,
+
+    // --- Not settings ------------------------------------------------------------------------------------------------
+
+    // The labels that identify a service; `cluster` and `namespace` may be missing. Those of one replica come on top.
+    service:: 'cluster, namespace, inference_service',
+    level:: config.service + ', model_name',
+    replica:: config.level + ', pod, instance, engine, revision',
+    component:: 'specdec',
+    minutes(n):: promql.duration(n * config.minute_seconds),
+
+    assert std.member(['exporter', 'vllm'], config.source) : "source must be 'exporter' or 'vllm', not '%s'" % config.source,
+  },
+}

@@ -1,0 +1,2 @@
+// The monitoring mixin: recording rules and alerts.
+(import 'config.libsonnet') + (import 'signals.libsonnet') + (import 'rules.libsonnet')

@@ -1,0 +1,38 @@
+// The groups of a mixin, from its _config and _signals.
+local promql = import 'promql.libsonnet';
+local text = import 'text.libsonnet';
+
+{
+  local config = $._config,
+  local s = $._signals,
+  local series = (import 'series.libsonnet')(config),
+
+  local rules(signal) = [
+    { record: signal.record, expr: promql.strip(each.expr) }
+    + (if 'labels' in each then { labels: each.labels } else {})
+    for each in std.get(signal, 'by', [signal])
+  ],
+  local group(name, minutes, rules) = {
+    name: 'specdec-' + name,
+    interval: config.minutes(minutes),
+  } + config.group_fields + { rules: rules },
+  local recorded(name, minutes, signals) = group(name, minutes, std.flatMap(rules, signals)),
+  local alerts(name, minutes, file) = group(name, minutes, [text.alert(config, spec) for spec in file(config, s, series)]),
+
+  prometheusRules+:: {
+    groups+: [
+      recorded('drafts', 1, [s.drafts, s.tokens, s.acceptance, s.acceptance_now, s.length, s.acceptance_min, s.acceptance_usual, s.up, s.engines, s.settled]),
+      recorded('latency', 1, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]),
+      recorded('history', 60, [s.latency_hour, s.latency_usual, s.acceptance_hour, s.acceptance_usual_hour]),
+    ],
+  },
+  prometheusAlerts+:: {
+    groups+: [
+      alerts('alerts-up', 1, import 'alerts/up.libsonnet'),
+      alerts('alerts-drafts', 1, import 'alerts/drafts.libsonnet'),
+      alerts('alerts-latency', 1, import 'alerts/latency.libsonnet'),
+      alerts('alerts-data', 4, import 'alerts/data.libsonnet'),
+    ],
+  },
+  grafanaDashboards+:: {},
+}
