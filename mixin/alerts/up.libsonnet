@@ -149,12 +149,14 @@ function(config, s, series)
     },
     engine({
       severity: 'critical',
+      reason: 'waiting',
       expr: idle('waiting'),
       summary: hangs + '%s requests wait, and it generates nothing.' % text.value(text.whole),
     }),
     // What hangs may say nothing of what waits. A service that was never idle does not lose all requests at once.
     engine({
       severity: 'critical',
+      reason: 'service',
       expr: |||
         %(idle)s
         and on (%(level)s) (%(rate)s == 0 and min_over_time(%(rate)s[%(hour)s] offset %(before)s) >= 1)
@@ -163,6 +165,7 @@ function(config, s, series)
     }),
     engine({
       severity: 'warning',
+      reason: 'running',
       // After a mass abort, the gauge of running requests may stay (vLLM #22545).
       expr: '%s\nand on (%s) %s > 1' % [idle('running'), config.level, s.tokens.record],
       summary: 'Engine {{ $labels.engine }} of pod %s (%s) has requests and generates nothing; other engines do.' % [text.pod, text.model],
