@@ -14,6 +14,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.serving.benefits import benefits_of
 from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED
@@ -69,7 +70,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     service = [state.name]
     logged = [state.name, next(iter(state.model_names), "")]  # a log's lines name no model
     engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
-    benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
+    benefits = [([state.name, model], benefit) for model, benefit in benefits_of(state)]
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
     pinned_model = pinned.fit.model_name if pinned else None
     return [

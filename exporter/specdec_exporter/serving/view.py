@@ -16,9 +16,8 @@ from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.predictor.versions import SYNTHETIC
 from specdec_exporter.serving.history import History
-from specdec_exporter.serving.loads import LoadCounters, LoadTotals
+from specdec_exporter.serving.loads import LoadCounters
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
@@ -29,17 +28,6 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
-
-
-@dataclass(frozen=True, slots=True)
-class ModelBenefit:
-    """What speculation gives one served model; ``measured`` and ``cost`` only with a baseline without speculation."""
-
-    assumed: BreakEven | None
-    measured: BreakEven | None
-    cost: Measured | None
-    speedup_known: bool | None
-    loads: list[tuple[int, LoadTotals]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,28 +262,6 @@ class PredictorView:
     def break_even(self) -> BreakEven:
         """Break-even against the baseline without speculation; the assumed one where that does not tell."""
         return break_even(self.window(), self.num_speculative_tokens, self.running.method, self.policy, self.cost)
-
-    def benefits(self) -> list[tuple[str, ModelBenefit]]:
-        """Return what speculation gives each served model."""
-        off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
-        measured_model = self.baseline.model_name if self.baseline and not off else None
-        assumed, even = None if off else self.assumed_break_even, self.break_even
-        measured = even if even.basis == "measured" else None
-        # None: there are no step times without drafts to compare with.
-        speedup_known = self.cost.unknown is None if self.cost else None
-        return [
-            (
-                model,
-                ModelBenefit(
-                    assumed=assumed,
-                    measured=measured if model == measured_model else None,
-                    cost=self.cost if model == measured_model else None,
-                    speedup_known=speedup_known if model == measured_model else None,
-                    loads=self.loads[model].bins() if model in self.loads else [],
-                ),
-            )
-            for model in self.model_names
-        ]
 
     # --- Engine by engine ---
 
