@@ -10,7 +10,7 @@ from typing import Any
 from markdown import filled, table
 from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
-from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.counts import COPIED, DRAFTS
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
 from specdec_exporter.serving.families.exporter import EXPORTER, REASONS, SCRAPE
 from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, counter, filled_in, gauge
@@ -46,7 +46,7 @@ CLIENT: Group[object] = Group(
 
 # Name of a table -> the title of its last column, if it has one, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
-    "copied": ("Also absent", (COPIED,)),
+    "copied": ("Also absent", (DRAFTS, COPIED)),
     "derived": ("Absent", (DERIVED, WINDOWS)),
     "log": ("", (LOG,)),
     "predictor": ("", (PREDICTOR, PREDICTOR_LOG, POLICY)),

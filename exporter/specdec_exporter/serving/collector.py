@@ -17,7 +17,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving.benefits import benefits_of
 from specdec_exporter.serving.families.baseline import BASELINE
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
-from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.counts import COPIED, DRAFTS
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
 from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
 from specdec_exporter.serving.families.family import Group, help_text
@@ -74,6 +74,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
     pinned_model = pinned.fit.model_name if pinned else None
     return [
+        (DRAFTS, [([state.name, *key], counts) for key, counts in state.drafts().items()]),
         (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
         (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
         (WINDOWS, [*engines]),

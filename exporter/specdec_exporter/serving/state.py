@@ -52,6 +52,7 @@ class PredictorState(PredictorView):
         """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
+        logged = self._logged_drafts()
         if self.running.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
         answer = self._processes.take(snapshot, now, self._wall_clock(), lost=self._lost)
@@ -67,6 +68,8 @@ class PredictorState(PredictorView):
                 track.loads.interrupt()
         self.restarts += answer.restarted
         self._take_engines(answer.snapshot, now, restarted=answer.restarted)
+        self._sources.take(answer.snapshot.engines, logged, restarted=answer.restarted)
+        self._asked = True
         # The counters of a V0 engine sum lifetime totals, so they give no windows.
         if self.engine_generation != "v0" and not self.running.deployment.adaptive_verification:
             for track in self._tracks.values():
@@ -149,6 +152,7 @@ class PredictorState(PredictorView):
         """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""
         self._lost |= lost
         self._sample_log(self._clock())
+        self._asked = True
         self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
         self.version_asked = False  # the next answer may come from another release
         self._verdict = self._said(judge(self.evidence(), self.policy).verdict)

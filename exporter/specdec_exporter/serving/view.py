@@ -16,6 +16,7 @@ from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.drafts import Drafted, DraftSources, drafts_of_log
 from specdec_exporter.serving.history import History
 from specdec_exporter.serving.loads import LoadCounters
 from specdec_exporter.serving.running import Running
@@ -91,6 +92,8 @@ class PredictorView:
         self._engines_found = 0  # in the last snapshot, with those that were left out
         self._positions = 0  # of the last snapshot
         self._log_rings: dict[str, SampleRing] = {}
+        self._asked = False  # a fetch has ended, well or not
+        self._sources = DraftSources()
 
     # --- What runs ---
 
@@ -296,6 +299,39 @@ class PredictorView:
             return []
         silent = () if self.state == "speculation_off" else self._engine_names
         return sorted({**{engine: EngineLogTotals() for engine in silent}, **self.log.engines}.items())
+
+    # --- Counts of drafts ---
+
+    def drafts(self) -> Drafted:
+        """Return the counts of drafts to serve, by the metrics or the log."""
+        by_metrics = {
+            key: self._sources.served(track.snapshot)
+            for key, track in self._tracks.items()
+            if self._counted and (self.reader is None or self._sources.are_metrics(key[1]))
+        }
+        return dict(sorted((by_metrics | self._logged_drafts()).items()))
+
+    def _logged_drafts(self) -> Drafted:
+        """Return the counts of the log, for engines whose metrics count no drafts; none before the first fetch ended.
+
+        Beside metrics that count, lines of an engine that they do not name may be of all of them. An engine without a
+        line has zeros if it is known to speculate.
+        """
+        if self.reader is None or not self._asked or self.running.speculative is False:
+            return {}
+        silent = self._engine_names if self.running.speculative else ()
+        spoken = {engine: totals for engine, totals in self.log.engines.items() if totals.windows}
+        return {
+            (self._model_of(engine), engine): drafts_of_log(totals)
+            for engine, totals in {**dict.fromkeys(silent, EngineLogTotals()), **spoken}.items()
+            if not self._sources.are_metrics(engine)
+            and (engine in self._engine_names or not self._sources.have_metrics())
+        }
+
+    def _model_of(self, engine: str) -> str:
+        """Return the model for the lines of an engine, which name none: the log's, unless the metrics know others."""
+        models = [model for model, name in self._tracks if name == engine] or self.model_names
+        return min(models, key=lambda model: (model != self.running.model_name, model), default="")
 
     # --- For the judgement ---
 
