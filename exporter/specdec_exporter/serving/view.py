@@ -16,12 +16,14 @@ from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.departures import Departures
 from specdec_exporter.serving.drafts import Drafted, DraftSources, drafts_of_log
 from specdec_exporter.serving.history import History
 from specdec_exporter.serving.loads import LoadCounters
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
+from specdec_exporter.serving.traffic import Traffic, TrafficWindow
 from specdec_exporter.serving.windows import SampleRing, Window, concurrency
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
@@ -94,6 +96,8 @@ class PredictorView:
         self._log_rings: dict[str, SampleRing] = {}
         self._asked = False  # a fetch has ended, well or not
         self._sources = DraftSources()
+        self._departures = Departures(self.policy.data.engine_left_seconds)
+        self._traffic: dict[str, TrafficWindow] = {}  # by served model
 
     # --- What runs ---
 
@@ -212,6 +216,31 @@ class PredictorView:
     def shown_history(self, window: Figures | None) -> tuple[HistoryPoint, ...]:
         """Return the windows of the last hour, with ``window`` as the newest."""
         return self.history.shown(self._clock(), window, self._wall_clock() - self._clock())
+
+    # --- Whether the figures can be believed ---
+
+    def counts(self) -> Counts | None:
+        """Return the counts of the last window by the metrics, summed over engines; a V0 engine's are no counts."""
+        windows = self._windows((track.ring for track in self._tracks.values()), self.window_seconds)
+        return reduce(add, (window.counts for window in windows)) if windows else None
+
+    @property
+    def engines_left(self) -> tuple[str, ...]:
+        """The engines that worked lately and left the last answer; empty where several processes answer in turn."""
+        told = self._counted and self.processes == 1
+        return self._departures.left(self._engine_names, self._clock()) if told else ()
+
+    # --- Beside the baseline ---
+
+    def traffic(self, model_name: str) -> Traffic | None:
+        """Return what a model had to do lately; ``None`` if that was not seen."""
+        found = self._traffic.get(model_name)
+        return found.lately(self._clock()) if found else None
+
+    def load(self, model_name: str) -> tuple[float, float] | None:
+        """Return its requests per second and in flight; ``None`` if not known for long, or if the last fetch failed."""
+        found = self._traffic.get(model_name) if self._counted else None
+        return found.load(self._clock(), self.policy.data.traffic_seconds_min) if found else None
 
     # --- State ---
 
