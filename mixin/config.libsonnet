@@ -40,7 +40,7 @@ local promql = import 'promql.libsonnet';
     assumed: { light: [[2, 0.2], [4, 0.12], [null, 0.09]], heavy: 0.5, light_requests: 8.0, heavy_requests: 32.0 },
     min_requests: 200,
     speedup: { wanted: 1.05, harmful: 0.9 },
-    tail: { held: 0.9, growth: 2.0, ticket: 0.01, page: 0.1 },
+    tail: { held: 0.9, growth: 1.5, ticket: 0.01, page: 0.1 },
     runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v0.1.0/rules/runbooks/',
     // </policy>
 

@@ -267,12 +267,15 @@ local promql = import 'promql.libsonnet';
     tail: {
       record: record('latency:tail30m'),
       unit: 'percentunit',
-      help: ('The share of requests beyond a boundary that held %d %% of them at baseline, minus %s times its share there; the boundary '
-             + 'where this is most. A histogram holds it exactly, a P99 it does not.') % [100 * config.tail.held, number(config.tail.growth)],
+      help: ('The share of requests beyond a boundary that held %d %% of them at baseline, minus what is expected there; the boundary where '
+             + 'this is most. Expected: %s times the share at baseline, and more where the service is slower as a whole. A histogram holds '
+             + 'shares exactly, a P99 it does not.') % [100 * config.tail.held, number(config.tail.growth)],
+      // When all latencies of a lognormal distribution grow by a factor, a share grows to about its root of that factor.
       expr: |||
         max without (le, sli, stat) (
           %(now)s
-          - on (%(level)s, le) group_left () %(growth)s * (%(baseline)s <= %(limit)s)
+          - on (%(level)s, le) group_left ()
+          (%(growth)s * (%(baseline)s <= %(limit)s)) ^ on (%(level)s) group_left () (1 / clamp_min(%(ratio)s, 1))
         )
         unless on (%(level)s) %(differ)s
       ||| % {
@@ -281,6 +284,7 @@ local promql = import 'promql.libsonnet';
         growth: number(config.tail.growth),
         baseline: of(s.baseline, ['stat="beyond"']),
         limit: number(1 - config.tail.held),
+        ratio: of(s.ratio, ['sli="tpot"', 'stat="mean"']),
         differ: of(s.buckets_differ),
       },
     },
