@@ -131,7 +131,6 @@ def evaluate(config: str) -> Any:
           alertmanager: mixin.specdecAlertmanager,
           scraping: mixin.specdecScraping,
           config: mixin._config,
-          verdicts: mixin._signals.verdict.values,
         }}
     """
     return _in_reading_order(json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)])))
@@ -277,7 +276,7 @@ def main() -> int:
     files |= {ROOT / "rules" / "rendered" / "scraping" / name: render_scraping(name) for name in SCRAPING_FILES}
     files |= render_dashboards() | render_reference() | render_chart()
     pack = evaluate("{}")
-    files |= ruletables.documents(ROOT, pack["config"], pack["groups"], pack["verdicts"])
+    files |= ruletables.documents(ROOT, pack["config"], pack["groups"])
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

@@ -38,7 +38,7 @@ function(config, s, series)
            },
            summary: 'Some figures of %s cannot be trusted: %s.' % [
              text.service,
-             std.join('', ['{{ if eq $labels.reason "%s" }}%s{{ end }}' % [reason, problems[reason]] for reason in std.objectFields(problems)]),
+             '{{ if ' + std.join('{{ else if ', ['eq $labels.reason "%s" }}%s' % [reason, problems[reason]] for reason in std.objectFields(problems)]) + '{{ end }}',
            ],
            description: 'The reason is {{ $labels.reason }}. The runbook says what it spoils.',
            impact: 'Alerts and verdicts that use these figures may be wrong, or missing.',
