@@ -80,7 +80,7 @@ function(config, s, series)
       summary: '%s accepts almost no draft token: a step gives %s tokens.' % [text.model, of(s.length, text.two)],
       description: text.where(
         'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
-        'At most %s of them were accepted in any %s of the last %s. ' % [
+        'At most %s of its draft tokens were accepted in any %s of the last %s. ' % [
           text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
           w(5),
           w(15),

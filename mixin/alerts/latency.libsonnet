@@ -37,12 +37,22 @@ function(config, s, series)
       of(s.latency, text.seconds, labels),
       of(s.baseline, text.seconds, labels),
     ]);
+  // Whether drafts or load are the reason.
+  local usual = ', what="ratio"';
+  local acceptance = text.where(
+    s.acceptance.record + '{%s}',
+    ' Of the draft tokens %s are accepted' % of(s.acceptance, text.percent)
+    + text.where(s.acceptance_usual.record + '{%s' + usual + '}', ' (usually %s)' % of(s.acceptance_usual, text.percent, usual)) + '.'
+  );
+  local each_engine(what) = text.number('avg(%s)' % series.of(what, '', ['%s']), text.whole);
+  local load_now = if vllm then '' else ' Each engine runs %s requests, and %s wait.' % [each_engine('running'), each_engine('waiting')];
   local slower = {
     alert: 'SpecDecodeP99Regression',
     description: 'Against its baseline (%s): ' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
                  + against('time per token', 'tpot', 'mean') + against('P99', 'tpot', 'p99')
                  + against('first token', 'ttft', 'mean') + against('whole request', 'e2e', 'mean')
-                 + 'over %s requests in %s.' % [of(s.requests, text.whole), w(30)],
+                 + 'over %s requests in %s.' % [of(s.requests, text.whole), w(30)]
+                 + acceptance + load_now,
     impact: 'Users wait longer than before.',
   };
   local more_are_slow(before) = text.where(
