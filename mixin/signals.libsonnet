@@ -307,8 +307,7 @@ local promql = import 'promql.libsonnet';
       record: record('latency:hour'),
       unit: 'short',
       help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary.',
-      local hour(signal) = 'avg_over_time(%s[%s]) and on (%s) %s >= 50' % [of(signal), w(60), level, of(s.requests)],
-      by: [{ expr: hour(s.latency) }, { expr: hour(s.beyond) }],
+      expr: '(avg_over_time(%s[%s]) or avg_over_time(%s[%s]))\nand on (%s) %s >= 50' % [of(s.latency), w(60), of(s.beyond), w(60), level, of(s.requests)],
     },
     latency_usual: {
       record: record('latency:usual'),

@@ -17,6 +17,9 @@ from typing import Any
 import rjsonnet
 import yaml
 
+from specdec_exporter import __version__
+from specdec_exporter.speculation.policy import load_policy
+
 import apitables
 import breakeventables
 import flagtables
@@ -54,26 +57,8 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
         "object",
     ),
 }
-_SHARD = "Yours: the targets, by any discovery; modulus, the number of shards; the regex below it, this one's, from 0"
-# File name in rules/rendered/scraping -> what it is for, what of it is the user's, and its field of specdecScraping.
-SCRAPING_FILES: dict[str, tuple[str, str, str]] = {
-    "prometheus.yaml": (
-        "A shard that stores only what the pack reads, for Prometheus and vmagent. docs/scale.md tells of both parts",
-        _SHARD,
-        "prometheus",
-    ),
-    "config.alloy": (
-        "The same for Grafana Alloy",
-        f"{_SHARD}; the address of your storage",
-        "alloy",
-    ),
-    "remote-write.yaml": (
-        "What a shard sends to the Prometheus with the rules of the layer `global`",
-        "Yours: the address",
-        "remoteWrite",
-    ),
-}
 DASHBOARDS = ROOT / "dashboards"
+REPOSITORY = "https://github.com/specdec-exporter/specdec-exporter"
 GRAFANA = "10.4.0"  # the oldest that the dashboards are for
 # Grafana's names of the types of panels in use.
 PANEL_NAMES = {
@@ -92,7 +77,6 @@ _KEY_ORDER = (
     *("templates", "route", "inhibit_rules", "time_intervals", "receivers", "matchers", "receiver", "group_by"),
     *("group_wait", "group_interval", "repeat_interval", "active_time_intervals", "continue", "routes"),
     *("source_matchers", "target_matchers", "equal", "start_time", "end_time"),
-    *("job_name", "scrape_interval", "static_configs", "relabel_configs", "metric_relabel_configs", "source_labels"),
 )
 
 
@@ -124,12 +108,11 @@ def _in_reading_order(value: Any) -> Any:
 def evaluate(config: str) -> Any:
     """Return what the mixin renders with a ``_config``. Raises ``RuntimeError`` with file and line."""
     snippet = f"""
-        local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }};
+        local mixin = (import 'mixin/mixin.libsonnet') + {{ _config+:: {config} }};
         {{
           groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups,
           prometheusRule: mixin.specdecRules.prometheusRule,
           alertmanager: mixin.specdecAlertmanager,
-          scraping: mixin.specdecScraping,
           config: mixin._config,
         }}
     """
@@ -141,25 +124,19 @@ def render_rules(name: str) -> str:
     purpose, config = RULES_FILES[name]
     pack = evaluate(config)
     is_object = name.endswith(".prometheusrule.yaml")
-    return _headed(pack["prometheusRule"] if is_object else {"groups": pack["groups"]}, "rules", purpose)
+    return _headed(pack["prometheusRule"] if is_object else {"groups": pack["groups"]}, purpose)
 
 
 def render_alertmanager(name: str) -> str:
     """Return the text of the rendered file ``name`` for Alertmanager."""
     *remarks, field = ALERTMANAGER_FILES[name]
-    return _headed(evaluate("{}")["alertmanager"][field], "alertmanager", *remarks)
-
-
-def render_scraping(name: str) -> str:
-    """Return the text of the rendered file ``name`` about scraping."""
-    *remarks, field = SCRAPING_FILES[name]
-    return _headed(evaluate("{}")["scraping"][field], "rules", *remarks)
+    return _headed(evaluate("{}")["alertmanager"][field], *remarks)
 
 
 def render_dashboards() -> dict[Path, str]:
     """Return the dashboards' JSON by file, and the ConfigMaps that carry them, one each."""
     snippet = """
-        local mixin = import 'mixin.libsonnet';
+        local mixin = import 'mixin/mixin.libsonnet';
         { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
     """
     pack = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
@@ -170,7 +147,7 @@ def render_dashboards() -> dict[Path, str]:
         data = {name: _compact(dashboard)}
         config_maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     purpose = "For the sidecar of Grafana's Helm chart, which finds dashboards by their label"
-    files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, "dashboards", purpose)
+    files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, purpose)
     return files
 
 
@@ -217,13 +194,51 @@ def render_reference() -> dict[Path, str]:
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
 
 
+def render_policy() -> dict[Path, str]:
+    """Return the mixin's configuration with the numbers of the exporter's policy, and the release of the runbooks."""
+    policy = load_policy()
+    assumed = policy.assumed
+    general = [row for row in assumed.rows if not row.methods]
+    values: dict[str, Any] = {
+        "acceptance_flag": policy.acceptance_ratio_flag,
+        "acceptance_broken": policy.acceptance_ratio_broken,
+        "accepted_tokens_broken": policy.accepted_tokens_broken,
+        "assumed": {
+            "light": [[row.k_max, row.light.min] for row in general],
+            "heavy": general[0].heavy.min,
+            "light_requests": assumed.light_requests,
+            "heavy_requests": assumed.heavy_requests,
+        },
+        "min_requests": policy.latency.min_requests,
+        "speedup": {"wanted": policy.latency.speedup_min, "harmful": policy.latency.speedup_harmful},
+        "tail": {
+            "held": policy.latency.tail_limit_share,
+            "growth": policy.latency.tail_growth,
+            "ticket": policy.latency.tail_shift_min,
+            "page": policy.latency.tail_shift_critical,
+        },
+        "runbook_url_prefix": f"{REPOSITORY}/blob/v{__version__}/rules/runbooks/",
+    }
+    lines = "".join(f"    {name}: {_jsonnet(value)},\n" for name, value in values.items())
+    path = ROOT / "mixin" / "config.libsonnet"
+    before, _, rest = path.read_text(encoding="utf-8").partition("    // <policy>\n")
+    _, _, after = rest.partition("    // </policy>\n")
+    return {path: f"{before}    // <policy>\n{lines}    // </policy>\n{after}"}
+
+
+def _jsonnet(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name}: {_jsonnet(each)}" for name, each in value.items()) + " }"
+    return json.dumps(value).replace('"', "'")
+
+
 def render_chart() -> dict[Path, str]:
     """Return the chart's ``files/`` by path: the pack as it is rendered. Helm reads nothing outside of a chart."""
     files = CHART / "files"
     rules = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
     rendered = {files / f"rules-{source}.yaml": render_rules(name) for source, name in rules.items()}
     for source in rules:
-        snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {{ source: '{source}' }} }}).grafanaDashboards"
+        snippet = f"((import 'mixin/mixin.libsonnet') + {{ _config+:: {{ source: '{source}' }} }}).grafanaDashboards"
         dashboards = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
         for name, dashboard in dashboards.items():
             rendered[files / f"dashboards-{source}" / name] = _compact(dashboard)
@@ -245,13 +260,9 @@ def _yaml(document: Any) -> str:
     return yaml.dump(_in_reading_order(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
 
 
-def _headed(document: Any, folder: str, *remarks: str) -> str:
-    """The document as YAML, or several if it is a list, under what they are for. A text stays as it is."""
-    comment = "//" if isinstance(document, str) else "#"
-    remarks = (*remarks, f"Generated by make render from {folder}/*.libsonnet; do not edit")
-    header = "".join(f"{comment} {remark}.\n" for remark in remarks)
-    if isinstance(document, str):
-        return header + document
+def _headed(document: Any, *remarks: str) -> str:
+    """The document as YAML, or several if it is a list, under what they are for."""
+    header = "".join(f"# {remark}.\n" for remark in (*remarks, "Generated by make render from mixin/; do not edit"))
     documents = document if isinstance(document, list) else [document]
     return header + "---\n".join(_yaml(each) for each in documents)
 
@@ -271,9 +282,13 @@ def main() -> int:
             made = for_grafana_com(json.loads(path.read_text(encoding="utf-8")))
             (arguments.grafana_com / path.name).write_text(_indented(made), encoding="utf-8")
         return 0
+    for path, text in render_policy().items():  # first: what follows is rendered from it
+        if check and path.read_text(encoding="utf-8") != text:
+            stale.append(str(path.relative_to(ROOT)))
+        elif not check:
+            path.write_text(text, encoding="utf-8")
     files = {ROOT / "rules" / "rendered" / name: render_rules(name) for name in RULES_FILES}
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
-    files |= {ROOT / "rules" / "rendered" / "scraping" / name: render_scraping(name) for name in SCRAPING_FILES}
     files |= render_dashboards() | render_reference() | render_chart()
     pack = evaluate("{}")
     files |= ruletables.documents(ROOT, pack["config"], pack["groups"])

@@ -19,9 +19,20 @@ function(config, s, series)
   [
     untrusted {
       reason: 'histograms_missing',
-      expr: '%s >= 1\nunless on (%s) %s{stat="p99"}' % [s.tokens.record, level, s.latency.record],
+      // A step comes with the first token. Releases before 0.11.0 have no time per output token.
+      expr: |||
+        %(tokens)s >= 1
+        unless on (%(level)s) %(steps)s
+        or %(latency)s{sli="tpot", stat="mean"}
+        unless on (%(level)s) %(latency)s{stat="p99"}
+      ||| % {
+        tokens: s.tokens.record,
+        level: level,
+        steps: series.by('count', level, promql.range('last_over_time', series.of('step', '_count'), config.minutes(5))),
+        latency: s.latency.record,
+      },
       summary: 'No latency histograms of %s arrive.' % text.model,
-      description: 'It generates tokens, and no buckets of its time per output token come.',
+      description: 'It generates tokens, and their latency does not come, or comes without buckets.',
       impact: 'Alerts about its latency cannot fire.',
       action: 'Look at the scrape: always_scrape_classic_histograms; no relabelling may drop _bucket.',
     },

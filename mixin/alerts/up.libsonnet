@@ -158,12 +158,14 @@ function(config, s, series)
     },
     engine({
       severity: 'critical',
+      reason: 'waiting',
       expr: idle('waiting'),
       summary: hangs + '%s requests wait, and it generates nothing.' % text.value(text.whole),
     }),
     // What hangs may say nothing of what waits. A service that was never idle does not lose all requests at once.
     engine({
       severity: 'critical',
+      reason: 'service',
       expr: |||
         %(idle)s
         and on (%(level)s) (%(rate)s == 0 and min_over_time(%(rate)s[%(hour)s] offset %(before)s) >= 1)
@@ -172,6 +174,7 @@ function(config, s, series)
     }),
     engine({
       severity: 'warning',
+      reason: 'running',
       // After a mass abort, the gauge of running requests may stay (vLLM #22545).
       expr: '%s\nand on (%s) %s > 1' % [idle('running'), config.level, s.tokens.record],
       summary: 'Engine {{ $labels.engine }} of pod %s of %s has requests and generates nothing; other engines work.' % [text.pod, text.model],

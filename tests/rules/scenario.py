@@ -266,44 +266,35 @@ def pinned(
     latency: Mapping[str, Shares] | None = None,
     *,
     requests: float = 5000.0,
-    requests_per_minute: float | None = None,
+    load: float | None = None,
     recorded: float | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> list[Series]:
-    """The constant series of a baseline from a file, of a service without speculation.
-
-    ``requests_per_minute``: its load; ``recorded``: when, Unix time. Files of old releases tell neither.
-    """
+    """The constant series of a baseline file. ``load``: that of now / the file's; ``recorded``: when, Unix time."""
     target = _target(labels)
-    stems = {"tpot": "time_per_output_token", "ttft": "time_to_first_token", "e2e": "request_latency"}
-    series = []
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for sli, shares in (latency or STEADY).items():
-        family = f"specdec_baseline_{stems[sli]}_seconds"
-        for bound in (*BOUNDS[sli], INF):
-            within = requests * sum(share for seconds, share in shares if seconds <= bound)
-            le = {"le": "+Inf" if bound == INF else repr(bound)}
-            series.append(Series(f"{family}_bucket", target | le, [within] * minutes))
-        total = requests * sum(seconds * share for seconds, share in shares)
-        series.append(Series(f"{family}_sum", target, [total] * minutes))
-        series.append(Series(f"{family}_count", target, [requests] * minutes))
-    more: dict[str, float] = {}
-    if requests_per_minute is not None:
-        per_second = requests_per_minute / 60
-        in_flight = per_second * sum(seconds * share for seconds, share in (latency or STEADY)["e2e"])
-        more |= {"requests_per_second": per_second, "requests_in_flight": in_flight}
+        mean = sum(seconds * share for seconds, share in shares)
+        found["specdec_baseline_latency_seconds", (("sli", sli), ("stat", "mean"))] = mean
+        ordered, held = sorted(shares), itertools.accumulate(share for _, share in sorted(shares))
+        p99 = next(seconds for (seconds, _), share in zip(ordered, held, strict=True) if share >= 0.99)
+        found["specdec_baseline_latency_seconds", (("sli", sli), ("stat", "p99"))] = p99
+    for bound in (*BOUNDS["tpot"], INF):
+        shares = (latency or STEADY).get("tpot", ())
+        within = requests * sum(share for seconds, share in shares if seconds <= bound)
+        le = "+Inf" if bound == INF else repr(bound)
+        found["specdec_baseline_time_per_output_token_seconds_bucket", (("le", le),)] = within
+    found["specdec_baseline_time_per_output_token_seconds_count", ()] = requests
+    if load is not None:
+        found["specdec_baseline_load_ratio", ()] = load
     if recorded is not None:
-        more["recorded_timestamp_seconds"] = recorded
-    return series + [Series(f"specdec_baseline_{name}", target, [value] * minutes) for name, value in more.items()]
+        found["specdec_baseline_recorded_timestamp_seconds", ()] = recorded
+    return [Series(name, target | dict(own), [value] * minutes) for (name, own), value in found.items()]
 
 
-def prompts(lengths: Sequence[float], recorded: float | None, labels: Mapping[str, str] | None = None) -> list[Series]:
-    """Prompts of the given mean length, minute by minute, 60 of them; ``recorded``: that of the baseline file."""
-    target = _target(labels)
-    tokens = list(itertools.accumulate(60 * length for length in lengths))
-    series = [Series("specdec_prompt_tokens_total", target | {"engine": "0"}, tokens)]
-    if recorded is not None:
-        series.append(Series("specdec_baseline_prompt_tokens_mean", target, [recorded] * len(tokens)))
-    return series
+def problem(reason: str, minutes: int, labels: Mapping[str, str] | None = None) -> Series:
+    """What an exporter says of its own figures."""
+    return Series("specdec_data_problem", _target({"model_name": "", "reason": reason, **(labels or {})}), [1.0] * minutes)
 
 
 def measured(
@@ -332,16 +323,11 @@ def measured(
     return series
 
 
-def processes(values: Sequence[float | None], labels: Mapping[str, str] | None = None) -> Series:
-    """How many processes answer at the URL that one exporter reads, minute by minute."""
-    return Series("specdec_predictor_processes", _target({"model_name": "", **(labels or {})}), values)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One scenario. ``firing``: by minute, exactly the alerts that fire then.
 
-    An alert is ``"<alert> <severity>[ <reason>][ <sli or what>]"``.
+    An alert is ``"<alert> <severity>[ <reason>]"``.
 
     ``values``: by minute, expressions and their one value (``None``: no sample).
 
@@ -366,8 +352,7 @@ class Case:
 
     def checks(self) -> Iterator[dict[str, Any]]:
         """What is expected, as promtool reads it."""
-        # Of all cases of a run together, whatever they are of: tests/rules/test_fleet.py.
-        fired = 'ALERTS{alertstate="firing", alertname!="SpecDecodeManyServices"}'
+        fired = 'ALERTS{alertstate="firing"}'
         if not self.flags:
             fired += ' unless ALERTS{alertname="SpecDecodeAcceptanceLow", severity="info"}'
         for minute, expected in self.firing.items():
@@ -375,9 +360,9 @@ class Case:
             for alert in sorted(expected):
                 name, severity, *more = alert.split()
                 labels = f'alertname="{name}", severity="{severity}"'
-                labels += "".join(f', {_LABEL.get(one, "reason")}="{one}"' for one in more)
+                labels += "".join(f', reason="{one}"' for one in more)
                 samples.append({"labels": f"{{{labels}}}", "value": 1})
-            yield self._check(f"group by (alertname, severity, sli, what, reason) ({fired})", minute, samples)
+            yield self._check(f"group by (alertname, severity, reason) ({fired})", minute, samples)
         for minute, values in self.values.items():
             for expression, value in values.items():
                 # Rounded: rates are extrapolated to the edges of their window.
@@ -402,8 +387,6 @@ class Case:
 
 
 _RENAMED = ("inference_service", "job")
-# The label of an alert by its value; a reason has any other.
-_LABEL = {**dict.fromkeys(BOUNDS, "sli"), **dict.fromkeys(("mean", "tail"), "what")}
 _BARE = re.compile(r"\b(inference_service:\w+:\w+|ALERTS)\b(?!\{)")  # a selector without braces
 
 
@@ -530,7 +513,7 @@ def _unannotated(groups: Groups) -> Groups:
 
 def evaluated(what: str, config: str = "{}") -> Any:
     """Something of the ``mixin`` with another ``_config``, both in Jsonnet."""
-    snippet = f"local mixin = (import 'mixin.libsonnet') + {{ _config+:: {config} }}; {what}"
+    snippet = f"local mixin = (import 'mixin/mixin.libsonnet') + {{ _config+:: {config} }}; {what}"
     return json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(REPOSITORY)]))
 
 

@@ -15,7 +15,7 @@ COLLAPSED = (0.5, 0.25, 0.15)  # 0.30
 MODEST = (0.6, 0.4, 0.26)  # 0.42
 LONGER = (0.85, 0.72, 0.59, 0.47, 0.37, 0.28, 0.2, 0.14)  # the same head with k 8: 0.45
 PAGE = "SpecDecodeAcceptanceLow critical"
-TICKET = "SpecDecodeAcceptanceLow warning"
+TICKET = "SpecDecodeAcceptanceLow warning low"
 OUTLIER = "SpecDecodeReplicaOutlier warning poor_drafts"
 
 
