@@ -291,7 +291,7 @@ def main() -> int:
     files |= {ROOT / "alertmanager" / "rendered" / name: render_alertmanager(name) for name in ALERTMANAGER_FILES}
     files |= render_dashboards() | render_reference() | render_chart()
     pack = evaluate("{}")
-    files |= ruletables.documents(ROOT, pack["config"], pack["groups"], pack["verdicts"])
+    files |= ruletables.documents(ROOT, pack["config"], pack["groups"])
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

@@ -1,13 +1,14 @@
 """Reference tables and numbers that ``tools/render.py`` writes into the documentation.
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A number stands in parentheses behind its key
-in the configuration or the policy: `` `min_requests` (200)``.
+in the configuration of the rules: `` `min_requests` (200)``, `` `tail.page` (0.1)``.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,56 +69,70 @@ _VERDICTS: dict[str, tuple[str, str]] = {
 }
 
 
+def sample(template: str) -> str:
+    """Return a text of an alert, with N for its numbers and names for its labels, without those that may be missing."""
+    said, shown = "", [1]  # of each block that is open: 1 if it is shown, 0 if not yet, -1 if not any more
+    for text, action in re.findall(r"(.*?)(?:\{\{ (.*?) \}\}|$)", template):
+        said += text if min(shown) == 1 else ""
+        label = re.search(r'(?:\$labels\.|label ")(\w+)', action)
+        match action.split(" ", 1)[0]:
+            case "if" | "with":
+                shown.append(0 if label and " eq " not in action else 1)
+            case "else":
+                shown[-1] = 1 if shown[-1] == 0 else -1
+            case "end":
+                shown.pop()
+            case _ if action and ":=" not in action and min(shown) == 1:
+                said += f"`{label[1]}`" if label else "N%" if "Percentage" in action else "N"
+    return said
+
+
 def alerts(group: Mapping[str, Any]) -> str:
-    """Return the table of a group's alerts, by reason, with links, severities and what they say, the worst first."""
-    order = ("critical", "warning", "info")
-    by_name: dict[tuple[str, ...], dict[str, str]] = {}
-    for rule in group["rules"]:
-        labels = rule["labels"]
-        reason = [labels[label] for label in ("reason", "container") if label in labels]
-        by_name.setdefault((rule["alert"], *reason), {}).setdefault(labels["severity"], rule["annotations"]["summary"])
+    """Return the table of a group's alerts, by reason, with links, severities and what they say."""
     rows = []
-    for (name, *reason), summaries in by_name.items():
-        severities = sorted(summaries, key=order.index)
-        said = dict.fromkeys(summaries[severity] for severity in severities)
-        rows.append(
-            (" ".join([f"[{name}]({name}.md)", *(f"`{one}`" for one in reason)]), ", ".join(severities), " ".join(said))
-        )
+    for rule in group["rules"]:
+        reason = f" `{rule['labels']['reason']}`" if "reason" in rule["labels"] else ""
+        alert = f"[{rule['alert']}]({rule['alert']}.md){reason}"
+        rows.append((alert, rule["labels"]["severity"], sample(rule["annotations"]["summary"])))
     return table(("Alert", "Severity", "It says"), rows)
 
 
-def verdicts(policy: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
-    """Return the table of verdicts with the policy's thresholds and the numbers that the rules record."""
-    rows = [
-        (f"`{code}`", str(numbers.get(code, "absent")), when.format(**policy), step)
-        for code, (when, step) in _VERDICTS.items()
-    ]
-    return table(("Verdict", "Enum", "When", "Next step"), rows)
+def verdicts(policy: Mapping[str, Any]) -> str:
+    """Return the table of verdicts with the policy's thresholds."""
+    rows = [(f"`{code}`", when.format(**policy), step) for code, (when, step) in _VERDICTS.items()]
+    return table(("Verdict", "When", "Next step"), rows)
 
 
-def with_numbers(text: str, config: Mapping[str, Any]) -> str:
+def numbers(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of the configuration by key, with dots between the keys of objects."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{before}{key}.")
+        elif isinstance(value, int | float):
+            yield before + key, value
+
+
+def with_numbers(text: str, values: Mapping[str, float]) -> str:
     """Return the text with the current value behind each key. Raises ``ValueError`` for an unknown key."""
 
     def current(found: re.Match[str]) -> str:
-        values = config["policy"] | config
         if found["key"] not in values:
-            raise ValueError(f"`{found['key']}` is no key of the configuration or the policy")
+            raise ValueError(f"`{found['key']}` is no key of the configuration")
         return f"{found['before']}{values[found['key']]:g}"
 
-    return re.sub(r"(?P<before>`(?P<key>\w+)`\s\()\d+(?:\.\d+)?(?=[);])", current, text)
+    return re.sub(r"(?P<before>`(?P<key>[\w.]+)`\s\()\d+(?:\.\d+)?(?=[);])", current, text)
 
 
-def documents(
-    root: Path, config: Mapping[str, Any], groups: Sequence[Any], numbers: Mapping[str, int]
-) -> dict[Path, str]:
+def documents(root: Path, config: Mapping[str, Any], groups: Sequence[Any]) -> dict[Path, str]:
     """Return the text of every document with rendered parts, by file."""
-    runbooks = root / "rules" / "runbooks"
-    files = {path: with_numbers(path.read_text(encoding="utf-8"), config) for path in sorted(runbooks.glob("*.md"))}
+    runbooks, values = root / "rules" / "runbooks", dict(numbers(config))
+    files = {path: with_numbers(path.read_text(encoding="utf-8"), values) for path in sorted(runbooks.glob("*.md"))}
     catalogue = {
         group["name"].removeprefix("specdec-"): alerts(group) for group in groups if "alert" in group["rules"][0]
     }
     files[runbooks / "README.md"] = filled(files[runbooks / "README.md"], catalogue)
     verdict = root / "docs" / "verdict.md"
-    tables = {"verdicts": verdicts(config["policy"], numbers), "assumed": breakeventables.assumed()}
+    policy = json.loads((root / "exporter/specdec_exporter/speculation/policy.json").read_text(encoding="utf-8"))
+    tables = {"verdicts": verdicts(policy), "assumed": breakeventables.assumed()}
     files[verdict] = filled(verdict.read_text(encoding="utf-8"), tables)
     return files

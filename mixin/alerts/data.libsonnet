@@ -4,6 +4,16 @@ local text = import '../text.libsonnet';
 
 function(config, s, series)
   local level = config.level;
+  local problems = {
+    baseline_old: 'the baseline file is old',
+    baseline_other_method: 'the baseline file is of another method',
+    baseline_other_release: 'the baseline file is of another release of vLLM',
+    baselines_differ: 'its replicas have different baseline files',
+    engine_left: 'an engine left the metrics',
+    positions_differ: 'accepted tokens by position do not add up',
+    prompts_longer: 'prompts are longer than in the baseline file',
+    several_processes: 'several processes answer at one URL',
+  };
   local untrusted = { alert: 'SpecDecodeDataUntrusted', severity: 'warning', wait: 30 };
 
   [
@@ -37,9 +47,12 @@ function(config, s, series)
              problem: series.family('specdec_data_problem'),
              recorded: series.family('specdec_baseline_recorded_timestamp_seconds'),
            },
-           summary: 'Figures of %s cannot be trusted: {{ $labels.reason }}.' % text.service,
-           description: 'So say its exporters. The runbook tells what each reason means, and what it spoils.',
-           impact: 'What the reason names is judged wrongly, or not at all.',
-           action: 'Look the reason up in the runbook.',
+           summary: 'Some figures of %s cannot be trusted: %s.' % [
+             text.service,
+             '{{ if ' + std.join('{{ else if ', ['eq $labels.reason "%s" }}%s' % [reason, problems[reason]] for reason in std.objectFields(problems)]) + '{{ end }}',
+           ],
+           description: 'The reason is {{ $labels.reason }}. The runbook says what it spoils.',
+           impact: 'Alerts and verdicts that use these figures may be wrong, or missing.',
+           action: 'Look up {{ $labels.reason }} in the runbook: its row says what to do.',
          },
        ])

@@ -11,10 +11,7 @@ function(config, s, series)
   // Nobody hears of acceptance while speculation is measured to pay.
   local unless_it_pays = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
-  local facts = '%(length)s tokens a step (mean acceptance length), and %(rate)s of the draft tokens accepted' % {
-    length: of(s.length, text.two),
-    rate: of(s.acceptance, text.percent),
-  };
+  local facts = 'Over %s, a step gives %s tokens (mean acceptance length)' % [w(30), of(s.length, text.two)];
   local assumed = if vllm then 'assumed' else text.where(
     'specdec_break_even_acceptance_ratio{%s, basis="measured"}', 'measured', 'assumed'
   );
@@ -24,6 +21,7 @@ function(config, s, series)
     impact: 'Answers may be slower than without speculation. Only a measured speed-up tells.',
   };
   local usual(what) = '%s{what="%s"}' % [s.acceptance_usual.record, what];
+  local usual_of(what) = s.acceptance_usual.record + '{%s, what="' + what + '"}';
 
   local replica = config.replica;
   local outlier(spec) = {
@@ -79,11 +77,15 @@ function(config, s, series)
         before: w(25),
         unless_it_pays: unless_it_pays,
       },
-      summary: text.model + ' accepts almost no draft token.',
-      description: 'In the last %s at most %s of them were accepted. Draft and target do not fit.' % [
-        w(15),
-        text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
-      ],
+      summary: '%s accepts almost no draft token: a step gives %s tokens.' % [text.model, of(s.length, text.two)],
+      description: text.where(
+        'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
+        'At most %s of its draft tokens were accepted in any %s of the last %s. ' % [
+          text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
+          w(5),
+          w(15),
+        ]
+      ) + 'Most likely draft and target do not fit.',
       action: 'Roll back the last change of draft model, target or quantisation: vLLM does not check that they fit.',
     },
     low {
@@ -103,9 +105,9 @@ function(config, s, series)
         enough: enough,
         unless_it_pays: unless_it_pays,
       },
-      summary: '%s accepts %s of its draft tokens; %s break even, %s.' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
-      description: 'Over %s: %s.' % [w(30), facts]
-                   + text.where(s.acceptance_usual.record + '{%s, what="ratio"}' % '%s', ' Usual are %s.' % of(s.acceptance_usual, text.percent, ', what="ratio"')),
+      summary: '%s accepts %s of its draft tokens; it takes %s to break even (%s).' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
+      description: facts + '.'
+                   + text.where(usual_of('ratio'), ' Usually %s are accepted.' % of(s.acceptance_usual, text.percent, ', what="ratio"')),
       action: 'If it fell, find what changed. If nothing did, measure whether drafts pay at this load: specdec-exporter compare.',
     },
     low {
@@ -130,12 +132,12 @@ function(config, s, series)
         enough: enough,
         other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
       },
-      summary: '%s accepts %s of its draft tokens; usual are %s.' % [
+      summary: '%s accepts %s of its draft tokens; usually it accepts %s.' % [
         text.model,
         text.value(text.percent),
         of(s.acceptance_usual, text.percent, ', what="ratio"'),
       ],
-      description: 'Over %s: %s.' % [w(30), facts],
+      description: facts + text.where(usual_of('length'), '; usually %s' % of(s.acceptance_usual, text.two, ', what="length"')) + '.',
       impact: 'Answers are slower than before.',
       action: 'Find what changed when it fell: prompts, temperature, adapter, release, quantisation. If users are fine, wait a day: then it is usual.',
     },
@@ -146,7 +148,7 @@ function(config, s, series)
       keep: 10,
       expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance_flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
-      description: 'Over %s: %s.' % [w(30), facts],
+      description: facts + '.',
       impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
       action: 'Nothing. To know whether drafts pay here, measure: specdec-exporter compare.',
     },

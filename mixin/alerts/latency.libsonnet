@@ -29,22 +29,35 @@ function(config, s, series)
     of(s.length, text.two),
   ];
 
-  // "time per token 31ms (baseline 20ms)", where there is a baseline.
+  // "time per token 31ms (was 20ms), ", where there is a baseline.
   local against(title, sli, stat) =
     local labels = ', sli="%s", stat="%s"' % [sli, stat];
-    text.where(s.ratio.record + '{%s' + labels + '}', '%s %s (at baseline %s)' % [
+    text.where(s.ratio.record + '{%s' + labels + '}', '%s %s (was %s), ' % [
       title,
       of(s.latency, text.seconds, labels),
       of(s.baseline, text.seconds, labels),
     ]);
+  // Whether drafts or load are the reason.
+  local usual = ', what="ratio"';
+  local acceptance = text.where(
+    s.acceptance.record + '{%s}',
+    ' Of the draft tokens %s are accepted' % of(s.acceptance, text.percent)
+    + text.where(s.acceptance_usual.record + '{%s' + usual + '}', ' (usually %s)' % of(s.acceptance_usual, text.percent, usual)) + '.'
+  );
+  local each_engine(what) = text.number('avg(%s)' % series.of(what, '', ['%s']), text.whole);
+  local load_now = if vllm then '' else ' Each engine runs %s requests, and %s wait.' % [each_engine('running'), each_engine('waiting')];
   local slower = {
     alert: 'SpecDecodeP99Regression',
-    description: against('Time per token', 'tpot', 'mean') + against(', P99', 'tpot', 'p99')
-                 + against('; first token', 'ttft', 'mean') + against('; whole request', 'e2e', 'mean')
-                 + '. Baseline: %s.' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
-                 + text.where(s.tail.record + '{%s} > ' + number(config.tail.ticket), ' %s more of the requests than usual are slow.' % of(s.tail, text.percent)),
+    description: 'Against its baseline (%s): ' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
+                 + against('time per token', 'tpot', 'mean') + against('P99', 'tpot', 'p99')
+                 + against('first token', 'ttft', 'mean') + against('whole request', 'e2e', 'mean')
+                 + 'over %s requests in %s.' % [of(s.requests, text.whole), w(30)]
+                 + acceptance + load_now,
     impact: 'Users wait longer than before.',
   };
+  local more_are_slow(before) = text.where(
+    s.tail.record + '{%s} > ' + number(config.tail.ticket), before + '%s more of its requests are slow' % of(s.tail, text.percent)
+  );
   local load = { alert: 'SpecDecodeLoadTooHigh', severity: 'warning', wait: 15, keep: 10 };
 
   [
@@ -94,9 +107,10 @@ function(config, s, series)
         settled: s.settled.record,
         drafts: s.drafts.record,
       },
-      summary: '%s is much slower: a token takes %s times as long as at baseline.' % [
+      summary: '%s is much slower: a token takes %s times as long as at baseline%s.' % [
         text.model,
         of(s.ratio, text.two, ', sli="tpot", stat="mean"'),
+        more_are_slow(', and '),
       ],
       action: 'Roll back what was deployed when it began. If nothing was, look at waiting requests, KV cache and prompt lengths.',
     },
@@ -120,12 +134,13 @@ function(config, s, series)
         tail_ticket: number(config.tail.ticket),
         drafts: s.drafts.record,
       },
-      summary: '%s is slower than at baseline%s.' % [
+      summary: '%s is slower than at baseline: %s.' % [
         text.model,
+        local most = 'topk(1, %s{%%s, stat="mean"})' % s.ratio.record;
         text.where(
-          'max(%s{%%s, stat="mean"}) > %s' % [s.ratio.record, number(config.slower_ratio)],
-          ': %s times as slow' % text.number('max(%s{%%s, stat="mean"})' % s.ratio.record, text.two),
-          ', for a part of its requests'
+          '%s > %s' % [most, number(config.slower_ratio)],
+          '%s takes %s times as long' % [text.label(most, 'sli'), text.number(most, text.two)],
+          more_are_slow('')
         ),
       ],
       action: 'If acceptance fell too, treat that first. If it began with a deployment, roll back. Else look at load and prompts.',
@@ -161,8 +176,8 @@ function(config, s, series)
         drafting: drafting,
         unless_it_pays: if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])],
       },
-      summary: '%s is overloaded: %s requests wait for each engine, in a batch above %d.' % [text.model, text.value(text.whole), config.load.running],
-      description: 'In a large batch drafts take time from other requests. ' + accepted,
+      summary: '%s is overloaded: %s requests wait at each engine, and more than %d run.' % [text.model, text.value(text.whole), config.load.running],
+      description: 'In a large batch, drafts take time from other requests. ' + accepted,
       impact: 'Requests wait, and drafts may slow all of them down.',
       action: 'Add replicas or let fewer requests in (--max-num-seqs). Then measure at this load whether drafts pay: specdec-exporter compare.',
     },

@@ -15,19 +15,24 @@ function(config, s, series)
   local failures = 'sum by (reason) (increase(specdec_fetch_failures_total{%%s}[%s]))' % w(30);
   local failed = if vllm then '' else text.where(
     'topk(1, %s > 0)' % failures,
-    ' In %s, %s fetches failed, most with %s.' % [w(30), text.number('sum(%s)' % failures, text.whole, 'p'), text.label('topk(1, %s)' % failures, 'reason', 'p')],
+    ' In %s, %s fetches failed (mostly %s).' % [w(30), text.number('sum(%s)' % failures, text.whole, 'p'), text.label('topk(1, %s)' % failures, 'reason', 'p')],
     of='p'
+  );
+
+  // The worst replica, where one restarted.
+  local worst = 'topk(1, resets(specdec_generation_tokens_total{%%s}[%s]) > 0)' % w(180);
+  local restarted = text.where(
+    worst,
+    'Pod %s restarted %s times in %s.' % [text.label(worst, 'pod', 'p'), text.number(worst, text.whole, 'p'), w(180)],
+    'No replica restarted in %s.' % w(180),
+    'p'
   );
 
   local loop = {
     alert: 'SpecDecodeRestartLoop',
     keep: 10,
     by_model: false,
-    description: (if vllm then 'A replica of ' + text.service + ' ceased to answer or began again {{ $value }} times.'
-                  else 'The worst replica began again %s times in %s.' % [
-                    text.number('max(resets(specdec_generation_tokens_total{%%s}[%s]))' % w(180), text.whole, 'p'),
-                    w(180),
-                  ]) + failed,
+    description: (if vllm then 'A replica of ' + text.service + ' restarted or stopped answering {{ $value }} times.' else restarted) + failed,
     impact: 'Each restart drops the requests that ran, and the first requests after it are slow.',
     action: 'Read why the last container ended (kubectl describe pod; logs --previous). If it began with a deployment, roll back. If nothing '
             + 'restarted and fetches fail, users are probably fine: raise the timeout.',
@@ -48,7 +53,7 @@ function(config, s, series)
     promql.range('increase', tokens, w(10)),
     before,
   ]);
-  local hangs = 'Engine {{ $labels.engine }} of pod %s (%s) hangs: ' % [text.pod, text.model];
+  local hangs = 'Engine {{ $labels.engine }} of pod %s of %s hangs: ' % [text.pod, text.model];
 
   [
     loop {
@@ -71,7 +76,11 @@ function(config, s, series)
         half: w(30),
         there: promql.number(1 - config.restarts.away),
       },
-      summary: '%s restarts again and again: it is down for more than %g %% of the time.' % [text.service, 100 * config.restarts.away],
+      summary: '%s restarts again and again: down for %s of the last %s.' % [
+        text.service,
+        text.number('1 - min(avg_over_time(%s{%%s}[%s]))' % [up, w(30)], text.percent, 'p'),
+        w(30),
+      ],
     },
     loop {
       severity: 'warning',
@@ -121,7 +130,7 @@ function(config, s, series)
         unless on (cluster) (count by (cluster) (up offset %(hour)s) unless on (cluster) up)
       ||| % { up: up, hours: w(120), service: service, rate: s.tokens.record, hour: w(60) },
       summary: text.service + role + ' is gone: all its targets vanished while requests ran.',
-      description: 'Nothing tells a removal from a loss.',
+      description: 'For %s none of its targets has been there. Metrics cannot tell a removal from a loss.' % w(10),
       impact: 'If nobody removed it, its users get errors.',
       action: 'Ask whether somebody removed or renamed it. If nobody did, look for its pods: a node or a quota may be lost.',
     },
@@ -168,7 +177,7 @@ function(config, s, series)
       reason: 'running',
       // After a mass abort, the gauge of running requests may stay (vLLM #22545).
       expr: '%s\nand on (%s) %s > 1' % [idle('running'), config.level, s.tokens.record],
-      summary: 'Engine {{ $labels.engine }} of pod %s (%s) has requests and generates nothing; other engines do.' % [text.pod, text.model],
-      description: 'It has generated no token for %s. After many requests were aborted at once it may be idle: vLLM keeps their number.' % w(10),
+      summary: 'Engine {{ $labels.engine }} of pod %s of %s has requests and generates nothing; other engines work.' % [text.pod, text.model],
+      description: 'It has generated no token for %s. It may be idle: after many requests were aborted at once, vLLM still counts them as running.' % w(10),
     }),
   ]

@@ -4,49 +4,55 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rjsonnet
 import yaml
 
 import rulelint
 import yamltext
 from fieldtools import ROOT
-from rules.scenario import evaluated, groups_with, rule_groups
 from rules.test_lint import CHECKS
 from specdec_exporter import __version__
+from specdec_exporter.speculation.policy import load_policy
 
-RENDERED = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 RUNBOOKS = ROOT / "rules" / "runbooks"
 INDEX = RUNBOOKS / "README.md"
 METRICS = ROOT / "docs" / "metrics.md"
 PAGES = sorted(RUNBOOKS.glob("*.md"))
-SECTIONS = [
-    "What it means",
-    "What users feel",
-    "How to confirm",
-    "Likely causes, in order",
-    "What to do now",
-    "When to close",
-]
-# Changing speculation is no answer to these; their pages only link to how it is done. All others show it.
-ABOUT_PACK_OR_TRAFFIC = {
-    "SpecDecodeReplicaOutlier",
-    "SpecDecodeDataUntrusted",
-    "SpecDecodeRulesLagging",
-    "SpecDecodeManyServices",
-}
+SECTIONS = ["What it means", "How to confirm", "Likely causes, in order", "What to do now", "When to close"]
+MOST_WORDS = 450
+
+
+@cache
+def pack() -> dict[str, Any]:
+    """The groups of the mixin, and its ``_config``."""
+    snippet = """
+        local mixin = import 'mixin/mixin.libsonnet';
+        { groups: mixin.prometheusRules.groups + mixin.prometheusAlerts.groups, config: mixin._config }
+    """
+    evaluated: dict[str, Any] = json.loads(rjsonnet.evaluate_snippet("", snippet, jpathdir=[str(ROOT)]))
+    return evaluated
+
+
+def rules(kind: str) -> list[dict[str, Any]]:
+    """Those that ``alert``, or those that ``record``, in the pack's order."""
+    return [rule for group in pack()["groups"] for rule in group["rules"] if kind in rule]
 
 
 def alerts() -> dict[str, None]:
-    """Their names, in the pack's order."""
-    return {rule["alert"]: None for group in groups_with("{}") for rule in group["rules"] if "alert" in rule}
+    """Their names."""
+    return {rule["alert"]: None for rule in rules("alert")}
 
 
 def code(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    """Blocks of code, also those in a list."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in found]
 
 
 @cache
@@ -54,13 +60,6 @@ def served() -> dict[str, str]:
     """Types of the series that the exporter serves, by name, from the page that is held against its code."""
     families = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", METRICS.read_text(), re.MULTILINE)
     return rulelint.series_types("".join(f"# TYPE {name} {kind}\n" for name, kind in families))
-
-
-@cache
-def pack_config() -> dict[str, Any]:
-    """The pack's ``_config``."""
-    config: dict[str, Any] = evaluated("mixin._config")
-    return config
 
 
 @pytest.fixture(params=PAGES, ids=lambda path: path.stem)
@@ -82,17 +81,8 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
     }
     path = tmp_path_factory.mktemp("runbooks") / "rules.yaml"
-    path.write_text(yaml.safe_dump({"groups": [*groups_with("{}"), group]}))
+    path.write_text(yaml.safe_dump({"groups": [*pack()["groups"], group]}))
     return path
-
-
-def test_a_threshold_of_the_pack_and_one_of_the_policy_share_a_name_only_if_they_share_a_value() -> None:
-    config, policy = pack_config(), pack_config()["policy"]
-    windows = {"short_window_seconds"}  # no threshold: the page and the rules look back over times of their own
-
-    for section in (policy, policy["latency"]):
-        shared = config.keys() & section.keys() - windows
-        assert {key: config[key] for key in shared} == {key: section[key] for key in shared}
 
 
 # --- Which there are -------------------------------------------------------------------------------------------------
@@ -103,10 +93,15 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 def test_an_alert_links_to_its_own_runbook() -> None:
-    for group in rule_groups(RENDERED):
-        for rule in group["rules"]:
-            if "alert" in rule:
-                assert rule["annotations"]["runbook_url"].endswith(f"/rules/runbooks/{rule['alert']}.md")
+    for rule in rules("alert"):
+        assert rule["annotations"]["runbook_url"].endswith(f"/rules/runbooks/{rule['alert']}.md")
+
+
+def test_a_runbook_tells_every_reason_of_its_alert() -> None:
+    reasons = {(rule["alert"], rule["labels"]["reason"]) for rule in rules("alert") if "reason" in rule["labels"]}
+    told = {(alert, reason) for alert, reason in reasons if f"`{reason}`" in (RUNBOOKS / f"{alert}.md").read_text()}
+
+    assert reasons - told == set()
 
 
 def test_links_lead_to_the_release_that_the_files_belong_to() -> None:
@@ -121,27 +116,32 @@ def test_links_lead_to_the_release_that_the_files_belong_to() -> None:
 
 @pytest.mark.parametrize("alert", alerts())
 def test_a_runbook_has_the_shape_of_all(alert: str) -> None:
-    """It begins with one command; it has queries to confirm, causes to tell apart, and how to change speculation."""
+    """It begins to confirm with one command; it has queries, causes to tell apart, and numbered steps."""
     text = (RUNBOOKS / f"{alert}.md").read_text()
     title, *sections = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
-    first = code(sections[1], "sh")[0].splitlines()
-    causes = re.findall(r"^\| .+ \| .+ \| .+ \|$", text, re.MULTILINE)
+    _, confirm, causes, steps, _ = sections[1::2]
+    first = code(confirm, "sh")[0].splitlines()
+    rows = re.findall(r"^\| .+ \| .+ \| .+ \|$", causes, re.MULTILINE)
 
     assert title == f"# {alert}\n\n"
     assert sections[::2] == SECTIONS
     assert all(section.strip() for section in sections[1::2])
-    assert len(text.split()) <= 450
-    assert sections[1].startswith("\n```sh\n")
-    assert len([line for line in first if not line.startswith(("NS=", "PROMETHEUS=", "#"))]) == 1
-    assert code(text, "promql")
-    assert causes[0] == "| Cause | How to tell | What to do |"
-    assert len(causes) >= 4
-    if alert in ABOUT_PACK_OR_TRAFFIC:
-        assert all(f"README.md#{anchor}" in text for anchor in ("lower-k", "switch-off", "roll-back"))
-    else:
-        assert 'kubectl -n "$NS" edit inferenceservice "$SVC"' in text
-        assert any("--speculative-config" in block for block in code(text, "yaml"))
-        assert '"canaryTrafficPercent": 0' in text
+    assert len(text.split()) <= MOST_WORDS
+    assert confirm.startswith("\n```sh\nNS=prod SVC=chat POD=chat-predictor-0 ")
+    assert len(first) == 2
+    assert 1 <= len(code(confirm, "promql")) <= 2
+    assert rows[0].startswith("| Cause | ")
+    assert rows[0].endswith(" | What to do |")
+    assert len(rows) >= 4
+    assert steps.startswith("\n1. ")
+
+
+def test_the_index_shows_how_to_change_speculation() -> None:
+    text = INDEX.read_text()
+
+    assert 'kubectl -n "$NS" edit inferenceservice "$SVC"' in text
+    assert any("--speculative-config" in block for block in code(text, "yaml"))
+    assert '"canaryTrafficPercent": 0' in text
 
 
 # --- What can be copied ----------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_query_finds_what_it_asks_for(check: str, queries: Path) -> None:
 
 
 def test_every_metric_that_is_mentioned_exists(page: Path) -> None:
-    recorded = {rule["record"] for group in groups_with("{}") for rule in group["rules"] if "record" in rule}
+    recorded = {rule["record"] for rule in rules("record")}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in served()}
 
     mentioned = set(re.findall(r"\binference_service:\w+:\w+", page.read_text()))
@@ -176,11 +176,7 @@ def test_every_speculative_configuration_is_one(page: Path) -> None:
         flag, configuration = yamltext.load(block)
         assert flag == "--speculative-config"
         parsed = json.loads(configuration)
-        assumed = pack_config()["policy"]["assumed"]
-        assert parsed["method"] in {
-            *assumed["published"],
-            *(m for row in assumed["rows"] for m in row.get("methods", ())),
-        }
+        assert parsed["method"] in load_policy().assumed.published
         assert parsed["num_speculative_tokens"] >= 1
         for first, last, k in parsed.get("num_speculative_tokens_per_batch_size", []):
             assert first <= last

@@ -27,7 +27,6 @@ KUBECTL = """#!/bin/bash
 said="$*"
 refuse() { echo "$said" >> "$NOTES/refused"; exit 1; }
 [ "$said" = "get --raw /api/v1/namespaces/prod/pods/chat-predictor-0:8080/proxy/metrics" ] && exec cat "$NOTES/metrics"
-[ "$said" = "get nodes -o wide" ] && exit
 [ "$1 $2" = "-n prod" ] || refuse
 shift 2
 case "$*" in
@@ -35,14 +34,12 @@ case "$*" in
   "exec chat-predictor-0 -c specdec-exporter -- "*) shift 5; exec "$@" < /dev/null ;;
   "logs "*"chat-predictor-0 -c kserve-container"*) exec cat "$NOTES/log" ;;
   "logs chat-predictor-0 --container=specdec-exporter "*) ;;
-  "logs -l serving.kserve.io/inferenceservice=chat,component=predictor "*) ;;
   "port-forward chat-predictor-0 8080:8080") exec sleep 60 ;;
-  "delete pod chat-predictor-0" | "get pod chat-predictor-0 "* | "get podmonitors") ;;
+  "delete pod chat-predictor-0" | "get pod chat-predictor-0 "*) ;;
   "get pods -l serving.kserve.io/inferenceservice=chat,component=predictor"*) ;;
-  "describe pods -l serving.kserve.io/inferenceservice=chat,component=predictor" | "describe pod chat-predictor-0") ;;
-  "get revisions -l serving.kserve.io/inferenceservice=chat") ;;
+  "describe pod chat-predictor-0") ;;
   "get inferenceservice chat"* | "edit inferenceservice chat" | "patch inferenceservice chat --type "*) ;;
-  "get deployment chat-predictor" | "rollout "*" deployment/chat-predictor"*) ;;
+  "rollout "*" deployment/chat-predictor"*) ;;
   *) refuse ;;
 esac
 """
@@ -58,9 +55,6 @@ if [ ! -e "$name.out" ]; then
 fi
 cat "$name.out"
 """
-PROMTOOL = """#!/bin/bash
-[ "$1 $2" = "query instant" ] && [ $# = 4 ] || echo "promtool $*" >> "$NOTES/refused"
-"""
 
 
 @pytest.fixture
@@ -69,7 +63,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     notes, tools = tmp_path / "notes", tmp_path / "tools"
     notes.mkdir()
     tools.mkdir()
-    for name, script in (("kubectl", KUBECTL), ("specdec-exporter", PROGRAM), ("promtool", PROMTOOL)):
+    for name, script in (("kubectl", KUBECTL), ("specdec-exporter", PROGRAM)):
         (tools / name).write_text(script)
         (tools / name).chmod(0o755)
     settings = SimulatorSettings(load="4/s", speed=20, listen_address="127.0.0.1:0", log_path=str(notes / "log"))
@@ -90,7 +84,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
 
 def script(page: str, shell: dict[str, str]) -> str:
     """All commands of a page in their order, with this test's ports and short times."""
-    text = "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    text = "".join(re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL))
     for written, here in (
         ("http://127.0.0.1:8080", shell["PREDICTOR"]),
         ("http://127.0.0.1:10409", shell["SIDECAR"]),
