@@ -22,7 +22,7 @@ local text = import 'text.libsonnet';
   prometheusRules+:: {
     groups+: [
       recorded('drafts', 1, [s.drafts, s.tokens, s.acceptance, s.acceptance_now, s.length, s.acceptance_min, s.acceptance_usual, s.up, s.engines, s.settled]),
-      recorded('latency', 1, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]),
+      recorded('latency', 2, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]),
       recorded('history', 60, [s.latency_hour, s.latency_usual, s.acceptance_hour, s.acceptance_usual_hour]),
     ],
   },
@@ -30,7 +30,7 @@ local text = import 'text.libsonnet';
     groups+: [
       alerts('alerts-up', 1, import 'alerts/up.libsonnet'),
       alerts('alerts-drafts', 1, import 'alerts/drafts.libsonnet'),
-      alerts('alerts-latency', 1, import 'alerts/latency.libsonnet'),
+      alerts('alerts-latency', 2, import 'alerts/latency.libsonnet'),
       alerts('alerts-data', 4, import 'alerts/data.libsonnet'),
     ],
   },

@@ -209,7 +209,7 @@ local promql = import 'promql.libsonnet';
       unit: 's',
       help: 'The same at baseline, by source: a live control without speculation; else the baseline file, unless it was recorded at less '
             + 'load; else the last week. Also the share beyond each boundary (stat="beyond").',
-      local unless_other(sources) = '\nunless on (%s, sli, stat) %s' % [level, of(s.baseline, ['source=~"%s"' % sources])],
+      local unless_other(sources) = '\nunless on (%s, sli, stat) %s' % [level, of(s.baseline, ['source%s"%s"' % [if std.member(sources, '|') then '=~' else '=', sources]])],
       local of_file(expr, more={}) = {
         labels: { source: 'file' } + more,
         expr: '%s\nunless on (%s) avg by (%s) (%s) > %s%s' % [
@@ -241,11 +241,18 @@ local promql = import 'promql.libsonnet';
           },
         },
       ] + (if vllm then [] else [
-             of_file('avg by (%s, sli, stat) (%s)' % [level, series.family('specdec_baseline_latency_seconds')]),
-             of_file('1 - avg by (%s, le) (%s / ignoring (le) group_left () %s)' % [
+             of_file('avg by (%s, sli, stat) (%s)\nand on (%s, sli, stat) %s' % [
                level,
-               series.family('specdec_baseline_time_per_output_token_seconds_bucket', ['le!="+Inf"']),
+               series.family('specdec_baseline_latency_seconds'),
+               level,
+               of(s.latency),
+             ]),
+             of_file('1 - avg by (%s, le) (%s / ignoring (le) group_left () %s)\nand on (%s, le) %s' % [
+               level,
+               series.family('specdec_baseline_time_per_output_token_seconds_bucket'),
                series.family('specdec_baseline_time_per_output_token_seconds_count'),
+               level,
+               of(s.beyond),
              ], { sli: 'tpot', stat: 'beyond' }),
            ]) + [{
         labels: { source: 'history' },
@@ -311,7 +318,16 @@ local promql = import 'promql.libsonnet';
       record: record('latency:hour'),
       unit: 'short',
       help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary.',
-      expr: '(avg_over_time(%s[%s]) or avg_over_time(%s[%s]))\nand on (%s) %s >= 50' % [of(s.latency), w(60), of(s.beyond), w(60), level, of(s.requests)],
+      // A slow request is beyond all lower boundaries, too, so the lowest three tell.
+      expr: '(avg_over_time(%s[%s]) or topk by (%s) (3, avg_over_time(%s[%s])))\nand on (%s) %s >= 50' % [
+        of(s.latency),
+        w(60),
+        level,
+        of(s.beyond),
+        w(60),
+        level,
+        of(s.requests),
+      ],
     },
     latency_usual: {
       record: record('latency:usual'),

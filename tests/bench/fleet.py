@@ -25,7 +25,7 @@ GROWTH_PER_MINUTE = 5.0
 SCRAPE_SECONDS = 60  # as the pack assumes (scrape_interval_seconds)
 PAST_MINUTES = 36  # what the first scrape brings: windows of 30 minutes are full at once
 SERVICES_PER_CONTROL = 10
-BASELINES = ("time_to_first_token", "time_per_output_token", "request_latency")
+SLIS = {"tpot": "time_per_output_token", "ttft": "time_to_first_token", "e2e": "request_latency"}
 
 
 def service_name(number: int) -> str:
@@ -162,21 +162,24 @@ async def _exposition() -> str:
 
 
 def _baselines(exposition: str) -> Iterator[str]:
-    """What the exporter serves of a baseline file, from its own histograms: the buckets of their tails."""
-    for name in BASELINES:
+    """What the exporter serves of a baseline file, from its own histograms."""
+    for sli, name in SLIS.items():
         family = f"specdec_{name}_seconds"
         found = dict(re.findall(rf'^{family}_bucket{{.*le="([^"]+)".*}} (\S+)$', exposition, re.MULTILINE))
         if not found:
             continue
         (total,) = re.findall(rf"^{family}_sum{{.*}} (\S+)$", exposition, re.MULTILINE)
         counts = tuple(1000 * float(count) for count in found.values())
-        served = Histogram(tuple(map(float, found)), counts, 1000 * float(total)).tail(0.9)
-        for le, count in served.buckets():
-            yield f'specdec_baseline_{name}_seconds_bucket{{model_name="tiny",le="{le}"}} {count}'
-        yield f'specdec_baseline_{name}_seconds_sum{{model_name="tiny"}} {served.sum}'
-        yield f'specdec_baseline_{name}_seconds_count{{model_name="tiny"}} {served.count}'
-    yield 'specdec_baseline_requests_per_second{model_name="tiny"} 1000'
-    yield 'specdec_baseline_requests_in_flight{model_name="tiny"} 1000'
+        whole = Histogram(tuple(map(float, found)), counts, 1000 * float(total))
+        for stat, value in {"mean": whole.mean, "p99": whole.interpolated(0.99)}.items():
+            yield f'specdec_baseline_latency_seconds{{model_name="tiny",sli="{sli}",stat="{stat}"}} {value}'
+        if sli == "tpot":
+            served = whole.tail(0.9)
+            for le, count in served.buckets():
+                yield f'specdec_baseline_{name}_seconds_bucket{{model_name="tiny",le="{le}"}} {count}'
+            yield f'specdec_baseline_{name}_seconds_sum{{model_name="tiny"}} {served.sum}'
+            yield f'specdec_baseline_{name}_seconds_count{{model_name="tiny"}} {served.count}'
+    yield 'specdec_baseline_load_ratio{model_name="tiny"} 1'
     yield 'specdec_baseline_recorded_timestamp_seconds{model_name="tiny"} 1.7698608e+09'
     yield 'specdec_baseline_acceptance_ratio{model_name="tiny"} 0.9'
     yield 'specdec_baseline_mean_acceptance_length{model_name="tiny"} 5.5'
