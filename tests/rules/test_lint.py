@@ -16,7 +16,7 @@ from fieldtools import ROOT, run
 
 RULES = ROOT / "rules"
 RENDERED = sorted((RULES / "rendered").glob("*.yaml"))
-FOLDERS = ("rules", "dashboards", "alertmanager", "deploy/demo")
+FOLDERS = ("mixin", "deploy/demo")
 SOURCES = [
     ROOT / "mixin.libsonnet",
     *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*sonnet")),

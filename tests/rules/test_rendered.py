@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import statistics
 import subprocess
 import sys
 from functools import cache
@@ -14,9 +16,11 @@ import pytest
 import rjsonnet
 
 import yamltext
+from backfill import records
 from fieldtools import run
 from promtool import REPOSITORY
 from rules.conftest import RENDERED
+from rules.scenario import evaluated
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
 ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "dashboard_url"}
@@ -51,7 +55,7 @@ def test_the_committed_files_are_what_the_sources_say() -> None:
 @pytest.mark.parametrize("field", ["prometheusRules", "prometheusAlerts", "grafanaDashboards", "specdecAlertmanager"])
 def test_go_jsonnet_renders_the_same(field: str) -> None:
     """Most people render with it; it takes ten times as long as what renders here."""
-    snippet = f"(import 'mixin.libsonnet').{field}"
+    snippet = f"(import 'mixin/mixin.libsonnet').{field}"
     answer = run("jsonnet", "--jpath", REPOSITORY, "--exec", snippet)
 
     assert answer.returncode == 0, answer.stdout
@@ -71,12 +75,56 @@ def test_the_compatible_file_differs_in_nothing_but_keep_firing_for() -> None:
 
 
 def test_both_sources_record_the_same_names() -> None:
-    def recorded(name: str) -> list[tuple[str, str]]:
-        return sorted((rule["record"], str(rule.get("labels"))) for rule in rules_of(name) if "record" in rule)
+    def recorded(name: str) -> set[str]:
+        return {rule["record"] for rule in rules_of(name) if "record" in rule}
 
-    # Only the exporter knows the load of its baseline.
-    by_exporter = ("inference_service:specdec_speedup:ratio30m", "{'speedup_source': 'like_load'}")
-    assert recorded("specdec.rules.yaml") == sorted([*recorded("specdec-vllm.rules.yaml"), by_exporter])
+    assert recorded("specdec.rules.yaml") == recorded("specdec-vllm.rules.yaml")
+
+
+# --- At 3 am ----------------------------------------------------------------------------------------------------------
+
+
+def chain(rule: dict[str, Any], rules: list[dict[str, Any]]) -> list[str]:
+    """The lines that tell why a rule holds: its expression, then those of all records that it reads, down to raw series."""
+    found: dict[str, list[str]] = {}
+    wanted = records(rule["expr"])
+    while wanted:
+        name = min(wanted)
+        own = [each["expr"] for each in rules if each.get("record") == name]
+        assert own, name
+        found[name] = own
+        wanted = (wanted | set().union(*map(records, own))) - found.keys()
+    return [line for each in [[rule["expr"]], *found.values()] for text in each for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_alert_can_be_read_back_to_raw_series(name: str) -> None:
+    lengths = [len(chain(alert, rules_of(name))) for alert in alerts_of(name)]
+
+    assert max(lengths) <= 60
+    assert statistics.median(lengths) <= 10
+    assert max(len(rule["expr"]) for rule in rules_of(name)) <= 650
+    assert not [rule for rule in rules_of(name) if "ALERTS" in rule["expr"]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_pack_is_small(name: str) -> None:
+    alerts = alerts_of(name)
+
+    assert len(rules_of(name)) - len(alerts) <= 38
+    assert len(alerts) <= 24
+    assert len({alert["alert"] for alert in alerts}) <= 12
+    assert len(evaluated("std.objectFields(mixin._config)")) <= 30
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_texts_are_short(name: str) -> None:
+    """Of what a template prints, a word is left here."""
+    for alert in alerts_of(name):
+        shown = {what: re.sub(r"{{.*?}}", "X", text) for what, text in alert["annotations"].items()}
+        assert "inference_service" in alert["annotations"]["summary"]
+        assert len(re.findall(r"[.:](?:\s|$)", shown["description"])) <= 8, shown["description"]
+        assert len(shown["action"].split()) <= 45
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -96,28 +144,41 @@ def test_groups_alerts_and_annotations_are_the_packs_own(name: str) -> None:
         assert alert["labels"]["severity"] in {"critical", "warning", "info"}
         assert set(alert["annotations"]) == ANNOTATIONS
         assert all(alert["annotations"].values())
-        assert re.fullmatch(r"[A-Z][^{}]*\.", alert["annotations"]["summary"])
-        assert "{{" in alert["annotations"]["description"]
+        assert alert["annotations"]["summary"].endswith(".")
         assert not [one for one in ("impact", "action", "runbook_url") if "{{" in alert["annotations"][one]]
 
 
 def test_names_of_vllm_appear_only_in_one_source_file() -> None:
     speaking = {
         path.name
-        for path in (REPOSITORY / "rules").rglob("*.libsonnet")
-        if "vllm[:_]" in path.read_text(encoding="utf-8")
+        for path in (REPOSITORY / "mixin").rglob("*.libsonnet")
+        if "spec_decode_num" in path.read_text(encoding="utf-8")
     }
-    assert speaking == {"sources.libsonnet"}
+    assert speaking == {"series.libsonnet"}
 
 
-def test_the_mixin_renders_from_a_vendor_folder_with_overrides(tmp_path: Path) -> None:
-    """As Jsonnet Bundler makes it: this repository under its own name, and no other."""
-    (tmp_path / "specdec-exporter").symlink_to(REPOSITORY)
+# --- As a mixin -------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_renders_alone_with_overrides(tmp_path: Path) -> None:
+    """As Jsonnet Bundler makes it: the folder under its own name, and no other."""
+    shutil.copytree(REPOSITORY / "mixin", tmp_path / "mixin")
     snippet = """
-        local mixin = (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { source: 'vllm' } };
+        local mixin = (import 'mixin/mixin.libsonnet') + { _config+:: { source: 'vllm' } };
         mixin.prometheusRules.groups + mixin.prometheusAlerts.groups
     """
     found = json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(tmp_path)]))
 
     assert found == groups("specdec-vllm.rules.yaml")
-    assert json.loads((REPOSITORY / "jsonnetfile.json").read_text(encoding="utf-8"))["dependencies"] == []
+    assert json.loads((REPOSITORY / "mixin/jsonnetfile.json").read_text(encoding="utf-8"))["dependencies"] == []
+
+
+def test_an_overridden_signal_is_what_rules_and_alerts_have() -> None:
+    other = "{ acceptance+: { record: 'inference_service:mine:ratio', expr: 'mine' } }"
+    snippet = f"local m = (import 'mixin/mixin.libsonnet') + {{ _signals+:: {other} }}; [m.prometheusRules, m.prometheusAlerts]"
+    found = json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
+
+    recorded, alerts = ([rule for group in part["groups"] for rule in group["rules"]] for part in found)
+    assert {"record": "inference_service:mine:ratio", "expr": "mine"} in recorded
+    assert "inference_service:specdec_acceptance:ratio30m" not in str(alerts)
+    assert "inference_service:mine:ratio < " in str(alerts)
