@@ -96,13 +96,18 @@ function(config, s, series)
       keep: 5,
       // Known for 20 of 25 minutes: a start may take that long, also one from zero. A log alone may tell that the predictor works.
       expr: |||
-              max_over_time(%(up)s[%(five)s]) == 0
-              and count_over_time(%(up)s[%(known)s]) > 20
-            ||| % { up: up, five: w(5), known: w(25) }
-            + if vllm then '' else 'unless on (%s) %s > 0' % [
-              config.role,
-              series.by('sum', config.role, promql.range('increase', series.of('draft_tokens'), w(5))),
-            ],
+        %(up)s == 0
+        unless max_over_time(%(up)s[%(five)s]) == 1
+        and count_over_time(%(up)s[%(known)s]) > 20%(logged)s
+      ||| % {
+        up: up,
+        five: w(5),
+        known: w(25),
+        logged: if vllm then '' else '\nunless on (%s) %s > 0' % [
+          config.role,
+          series.by('sum', config.role, promql.range('increase', series.of('draft_tokens'), w(5))),
+        ],
+      },
       summary: text.service + role + ' is down: no replica answers.',
       description: 'For %s, the metrics of no replica could be read.' % w(5) + failed,
       impact: 'Users may get errors, and nothing else is known about the service.',
