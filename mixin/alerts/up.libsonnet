@@ -15,27 +15,25 @@ function(config, s, series)
   // Why the metrics could not be read, where the exporter tells.
   local half(operation, family) = promql.range(operation, 'specdec_%s{%%s}' % family, w(30));
   local failures = half('increase', 'fetch_failures_total');
-  local failed = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed, most with: %s.' % [
+  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed, most with: %s.' % [
     w(30),
     text.number('sum(%s)' % failures, text.whole, 'p'),
     text.number('sum(%s)' % half('count_over_time', 'up'), text.whole, 'p'),
     text.label('topk(1, sum by (reason) (%s))' % failures, 'reason', 'p'),
-  ], of='p');
+  ], otherwise, 'p');
 
+  // "chat-0 restarted 3 times", of the pod where that is most.
+  local worst(family, does, otherwise) =
+    local most = 'topk(1, max by (pod) (resets(specdec_%s{%%s}[%s])) > 0)' % [family, w(180)];
+    text.where(most, does % [text.label(most, 'pod', 'p'), text.number(most, text.whole, 'p')], otherwise, 'p');
   local loop = {
-    local worst(operation, family) = 'topk(1, max by (pod) (resets(specdec_%s{%%s}[%s])))' % [family, w(180)],
     alert: 'SpecDecodeRestartLoop',
     keep: 5,
     by_model: false,
     description:
       if vllm then 'Its counters began again, or its target ceased to answer.'
-      else 'In %s, %s restarted %s times, and %s could not be read %s times.' % [
-        w(180),
-        text.label(worst('resets', 'generation_tokens_total'), 'pod', 'p'),
-        text.number(worst('resets', 'generation_tokens_total'), text.whole, 'p'),
-        text.label(worst('resets', 'up'), 'pod', 'p'),
-        text.number(worst('resets', 'up'), text.whole, 'p'),
-      ] + failed,
+      else 'In %s, ' % w(180) + worst('generation_tokens_total', '%s restarted %s times', 'nothing restarted')
+           + worst('up', ', and %s could not be read %s times', '') + '.' + failed(),
     impact: 'Each restart drops the requests that ran, and the first requests after it are slow.',
     action: 'Read why the last container ended (kubectl describe pod; logs --previous). If it began with a deployment, roll back. If nothing '
             + 'restarted and fetches fail, users are probably fine: raise the timeout.',
@@ -74,7 +72,12 @@ function(config, s, series)
         half: w(30),
         there: promql.number(1 - config.restarts.away),
       },
-      summary: '%s restarts again and again: it is down for more than %g %% of the time.' % [text.service, 100 * config.restarts.away],
+      summary: '%s restarts again and again: %s times in %s, and down for more than %g %% of the time.' % [
+        text.service,
+        text.value(text.whole),
+        w(60),
+        100 * config.restarts.away,
+      ],
     },
     loop {
       severity: 'warning',
@@ -109,7 +112,7 @@ function(config, s, series)
         ],
       },
       summary: text.service + role + ' is down: no replica answers.',
-      description: 'For %s, the metrics of no replica could be read.' % w(5) + failed,
+      description: 'For %s, the metrics of no replica could be read.' % w(5) + failed(' No exporter tells why: it does not answer either.'),
       impact: 'Users may get errors, and nothing else is known about the service.',
       action: 'Look at its pods: crashed, out of memory, evicted, or still loading? If users get answers, only the scrape is broken.',
     },
@@ -125,7 +128,8 @@ function(config, s, series)
         and on (cluster) up
       ||| % { up: up, hours: w(120), service: service, rate: rate },
       summary: text.service + role + ' is gone: all its targets vanished while requests ran.',
-      description: 'Nothing tells a removal from a loss.',
+      description: 'It generated up to %s tokens a second. Nothing tells a removal from a loss.'
+                   % text.number('sum(max_over_time(%s{%%s}[%s]))' % [rate, w(120)], text.whole, 'p'),
       impact: 'If nobody removed it, its users get errors.',
       action: 'Ask whether somebody removed or renamed it. If nobody did, look for its pods: a node or a quota may be lost.',
     },
@@ -147,9 +151,9 @@ function(config, s, series)
         up: up,
       },
       summary: 'Pod %s of %s does not answer.' % [text.pod, text.service],
-      description: 'For %s its metrics could not be read; other replicas answer.' % w(20) + failed,
+      description: 'For %s its metrics could not be read; other replicas answer.' % w(20) + failed(),
       impact: 'The others carry its load if it is down, and the figures leave it out.',
-      action: 'Read the log of this pod: of the predictor, and of the container specdec-exporter.',
+      action: 'Read the log of this pod%s.' % if vllm then '' else ': of the predictor, and of the container specdec-exporter',
     },
     engine({
       reason: 'waiting',

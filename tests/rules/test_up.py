@@ -104,6 +104,7 @@ def of_engine(series: Iterable[Series], engine: str) -> list[Series]:
 def test_what_is_away_is_told_until_it_is_back(presence: Pack, life: Life) -> None:
     nowhere = Series("up", {"job": "node", "instance": "10.0.0.7:9100"}, [1.0] * END)
     vanished = throughout(range(BEFORE + 30, BEFORE + 115, 5), GONE) | {BEFORE + 125: QUIET}
+    late_page = throughout(range(112, 180), DOWN_PAGE)
     down = {BEFORE + 4: QUIET} | throughout(range(BEFORE + 6, END, 2), DOWN_PAGE)
     cases = (
         Case(name="all down", series=life(WELL, away(240)) + life(WELL, away(240), labels=SECOND), firing=down),
@@ -132,9 +133,7 @@ def test_what_is_away_is_told_until_it_is_back(presence: Pack, life: Life) -> No
         ),
         Case(name="it never starts", series=life(absent(20), away(240)), firing={38: QUIET, 42: {DOWN_PAGE}}),
         Case(
-            name="it does not come back from zero",
-            series=life(WELL, idle(10), gone(60), away(90)),
-            firing=throughout(range(108)) | throughout(range(112, 180), DOWN_PAGE),
+            name="not back from zero", series=life(WELL, idle(10), gone(60), away(90)), firing={108: QUIET} | late_page
         ),
     )
     for pack in (presence, late(presence)):
@@ -165,18 +164,17 @@ def test_what_is_no_outage_is_quiet(presence: Pack, life: Life) -> None:
 
 
 def test_the_last_replica_made_anew_is_no_service_that_vanished(presence: Pack, life: Life) -> None:
-    first = life(WELL, gone(100))
-    other = life(absent(22), away(3), anew(95), labels=replica(7))
-    presence.run(Case(name="anew", series=first + other, firing=throughout(range(120))), every=1)
+    series = life(WELL, gone(100)) + life(absent(22), away(3), anew(95), labels=replica(7))
+    presence.run(Case(name="anew", series=series, firing=throughout(range(120))), every=1)
 
 
 def test_both_prefill_pods_down_are_told_and_their_replicas_are_not(presence: Pack, life: Life) -> None:
     series = life(Phase(minutes=80), labels={"llm_isvc_role": "decode"})
     for number in (1, 2):
         series += life(WELL, away(60), labels={"llm_isvc_role": "prefill"} | replica(number))
-    firing = {BEFORE + 4: QUIET} | throughout(range(BEFORE + 6, 80), DOWN_PAGE)
-    presence.run(Case(name="prefill", series=series, firing=firing), every=1)
-    [[alert]] = presence.fired((78, Case(name="prefill", series=series)))
+    case = Case(name="prefill", series=series, firing={24: QUIET} | throughout(range(26, 80), DOWN_PAGE))
+    presence.run(case, every=1)
+    [[alert]] = presence.fired((78, case))
     assert alert.annotations["summary"] == "eu-1/prod/chat (prefill) is down: no replica answers."
 
 
@@ -204,16 +202,12 @@ def test_a_predictor_of_which_only_the_log_can_be_read_is_not_down(pack: Pack) -
     pack.only("drafts", "alerts-up").run(case, every=1)
 
 
-# --- Whose samples? ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("minutes", [12, 40, 200])
 def test_samples_that_stop_are_no_outage_of_services(minutes: int, presence: Pack, life: Life) -> None:
     """Remote write is away, or Prometheus is. One service does not come back after it."""
     back = BEFORE + minutes
-    many = []
-    for name in ("chat", "code", "mail"):
-        many += life(WELL, absent(minutes), Phase(minutes=60), labels={"inference_service": name, "job": name})
+    many = life(WELL, absent(minutes), Phase(minutes=60))
+    many += life(WELL, absent(minutes), Phase(minutes=60), labels={"inference_service": "code", "job": "code"})
     bad = life(WELL, absent(minutes), away(60), labels={"inference_service": "bad", "job": "bad"})
     presence.run(
         Case(name="away", series=many, firing=throughout(range(0, back + 60, 2))),
@@ -243,9 +237,8 @@ def test_a_pod_is_not_held_against_one_of_another_cluster(presence: Pack, life: 
 
 
 def test_a_service_at_zero_is_not_down_where_another_has_its_address(presence: Pack, life: Life) -> None:
-    code = {"inference_service": "code", "pod": "code-0"}
     series = life(WELL, idle(10), gone(70))
-    series += life(absent(30), Phase(minutes=20), away(50), labels=code)
+    series += life(absent(30), Phase(minutes=20), away(50), labels={"inference_service": "code", "pod": "code-0"})
     [alerts] = presence.fired((80, Case(name="zero", series=series)))
     assert [one.labels["inference_service"] for one in alerts] == ["code"]
 
@@ -288,8 +281,7 @@ def test_a_crash_loop_before_the_first_token(loops: Pack, life: Life) -> None:
 def test_restarts_that_are_told_to_nobody_at_night(loops: Pack, life: Life) -> None:
     """Tickets where other replicas answer, or it is seldom; nothing for single restarts."""
     one_of_eight = life(*again_and_again(away(4), anew(4)))
-    for number in range(1, 8):
-        one_of_eight += life(ALWAYS, labels=replica(number))
+    one_of_eight += [each for number in range(1, 8) for each in life(ALWAYS, labels=replica(number))]
     ended = BEFORE + 4 * 8
     two = life(*again_and_again(away(4), anew(4))[:9], Phase(minutes=END - ended))
     two += life(Phase(minutes=ended + 60), away(6), anew(END - ended - 66), labels=SECOND)
@@ -303,9 +295,7 @@ def test_restarts_that_are_told_to_nobody_at_night(loops: Pack, life: Life) -> N
 
 
 @pytest.mark.parametrize("every", [3, 4])
-def test_scrapes_that_time_out_are_no_critical_restart_loop(
-    every: int, loops: Pack, life: Life, source: Source
-) -> None:
+def test_scrapes_that_time_out_are_no_restart_page(every: int, loops: Pack, life: Life, source: Source) -> None:
     """And the text says what it is."""
     series = life(*again_and_again(away(1), Phase(minutes=every - 1)))
     about = next(one.labels for one in series if one.name == "up")
@@ -315,11 +305,9 @@ def test_scrapes_that_time_out_are_no_critical_restart_loop(
     loops.run(case, every=1)
     if source == "exporter":
         [[alert]] = loops.fired((240, case))
-        told = alert.annotations["description"]
-        assert told.startswith(
-            f"In 3h, chat-0 restarted 0 times, and chat-0 could not be read {180 // every} times. In 30m, "
-        )
-        assert re.search(r", (7|8|10) of 3[01] fetches failed, most with: timeout\.$", told)
+        told = rf"In 3h, nothing restarted, and chat-0 could not be read {180 // every} times\. In 30m, "
+        told += r"\d+ of 3[01] fetches failed, most with: timeout\."
+        assert re.fullmatch(told, alert.annotations["description"])
 
 
 def test_replicas_behind_one_target_look_like_restarts_without_the_exporter(vllm_pack: Pack) -> None:
@@ -339,18 +327,18 @@ def test_replicas_behind_one_target_look_like_restarts_without_the_exporter(vllm
 
 
 def test_an_engine_that_hangs_is_paged(presence: Pack, life: Life) -> None:
-    series = {
-        "running": life(Phase(minutes=120)) + of_engine(life(WELL, hung(100)), "1"),
-        "waiting": life(Phase(minutes=120)) + of_engine(life(WELL, hung(100, 0, 5)), "1"),
-        "service": life(Phase(minutes=90), hung(100), Phase(minutes=10)),
-    }
-    told = [throughout(range(34, 120), f"{STALLED} {reason}") for reason in ("running", "waiting")]
-    told += [throughout(range(102, 190), f"{STALLED} service") | {199: QUIET}]
+    hangs = {"running": hung(100), "waiting": hung(100, 0, 5)}
     cases = [
-        Case(name=name, series=each, firing={26: QUIET} | firing)
-        for (name, each), firing in zip(series.items(), told, strict=True)
+        Case(
+            name=reason,
+            series=life(Phase(minutes=120)) + of_engine(life(WELL, phase), "1"),
+            firing={26: QUIET} | throughout(range(34, 120), f"{STALLED} {reason}"),
+        )
+        for reason, phase in hangs.items()
     ]
-    presence.run(*cases, every=1)
+    alone = life(Phase(minutes=90), hung(100), Phase(minutes=10))
+    firing = {96: QUIET} | throughout(range(102, 190), f"{STALLED} service") | {199: QUIET}
+    presence.run(*cases, Case(name="alone", series=alone, firing=firing), every=1)
     [[alert]] = presence.fired((118, cases[0]))
     assert alert.annotations["summary"] == "Engine 1 of pod chat-0 (eu-1/prod/chat (llama)) hangs: 8 requests run."
 
@@ -361,6 +349,7 @@ def test_numbers_that_stay_after_all_clients_gave_up_page_nobody(presence: Pack,
         "hardly used": life(Phase(minutes=200, running=1)) + of_engine(life(WELL, hung(180, 2)), "1"),
         "busy, idle, and a few": life(Phase(minutes=65), idle(10), Phase(minutes=5), hung(120)),
         "idle before": life(idle(40), Phase(minutes=20), hung(140)),
+        "young": life(Phase(minutes=30), hung(170)),
     }
     cases = [Case(name=name, series=each, firing=throughout(range(0, 200, 2))) for name, each in series.items()]
     presence.run(*cases, every=1)
@@ -381,14 +370,13 @@ def test_adapters_that_come_and_go_tell_nobody_to_restart_a_pod(presence: Pack, 
 # --- KServe's own labels ----------------------------------------------------------------------------------------------
 
 CURVE = (0.8, 0.6)
-RECORD = "inference_service:specdec_"
 FIGURES = {
-    f"{RECORD}drafts:increase30m": 18000,
-    f"{RECORD}acceptance:ratio30m": 0.7,
-    f"{RECORD}generation_tokens:rate5m": 25,
-    f"{RECORD}requests:increase30m": 1800,
-    f'{RECORD}latency:seconds30m{{sli="tpot", stat="mean"}}': 0.024,
-    f"{RECORD}engines:count": 1,
+    "inference_service:specdec_drafts:increase30m": 18000,
+    "inference_service:specdec_acceptance:ratio30m": 0.7,
+    "inference_service:specdec_generation_tokens:rate5m": 25,
+    "inference_service:specdec_requests:increase30m": 1800,
+    'inference_service:specdec_latency:seconds30m{sli="tpot", stat="mean"}': 0.024,
+    "inference_service:specdec_engines:count": 1,
 }
 
 
@@ -410,9 +398,7 @@ def test_kserves_own_labels_and_prefix(promtool: Promtool, tmp_path: Path) -> No
     Pack(promtool, groups_with(config), tmp_path).only("drafts", "latency", "alerts-up").run(case, every=1)
 
 
-def test_prefill_pods_are_no_part_of_the_service_nor_is_the_second_scrape(
-    either_pack: Pack, life: Life, source: Source
-) -> None:
+def test_prefill_pods_are_no_part_of_the_service(either_pack: Pack, life: Life, source: Source) -> None:
     """One token per request, and vLLM observes a time per output token of 0 for it."""
     prefill = Phase(minutes=60, drafts_per_minute=0, requests_per_minute=120, latency={"tpot": ((0.0, 1.0),)})
     decode = Phase(minutes=60, curve=CURVE)
@@ -431,5 +417,4 @@ def test_a_bad_canary_is_named_by_its_revision(either_pack: Pack, life: Life) ->
     series += life(canary, labels={**SECOND, "revision": "canary"})
     [[told]] = either_pack.fired((56, Case(name="revisions", series=series)), every=4)
     assert told.labels["alertname"] == "SpecDecodeReplicaOutlier"
-    assert "chat-1" in told.annotations["summary"]
-    assert "canary" in told.annotations["summary"]
+    assert "chat-1 (engine 0, revision canary)" in told.annotations["summary"]
