@@ -100,11 +100,11 @@ function(config, s, series)
       // Known for 20 of 25 minutes: a start may take that long, also one from zero. A log alone may tell that the predictor works.
       expr: |||
         %(up)s == 0
-        unless max_over_time(%(up)s[%(five)s]) == 1
+        unless max_over_time(%(up)s[%(six)s]) == 1
         and count_over_time(%(up)s[%(known)s]) > 20%(logged)s
       ||| % {
         up: up,
-        five: w(5),
+        six: w(6),
         known: w(25),
         logged: if vllm then '' else '\nunless on (%s) %s > 0' % [
           config.role,

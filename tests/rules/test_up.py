@@ -248,7 +248,7 @@ def test_services_without_a_label_are_named_after_their_job(vllm_pack: Pack) -> 
     low = (Phase(minutes=80, curve=(0.2, 0.0)),)
     series = []
     for number, (job, phases) in enumerate([("chat", (WELL, away(60))), ("code", low), ("code", low)]):
-        labels = NOWHERE | replica(number) | {"inference_service": "", "job": job}
+        labels = {**NOWHERE, **replica(number), "inference_service": "", "job": job}
         series += service(*phases, source="vllm", labels=labels)
     other = Series("up", {"job": "node", "instance": "10.0.0.7:9100"}, [1.0] * BEFORE + [0.0] * 60)
     ratio = 'inference_service:specdec_acceptance:ratio30m{inference_service="code"}'
@@ -300,7 +300,7 @@ def test_scrapes_that_time_out_are_no_restart_page(every: int, loops: Pack, life
     series = life(*again_and_again(away(1), Phase(minutes=every - 1)))
     about = next(one.labels for one in series if one.name == "up")
     timeouts = [float(max(0, (minute - BEFORE + every) // every)) for minute in range(END)]
-    series.append(Series("specdec_fetch_failures_total", about | {"reason": "timeout"}, timeouts))
+    series.append(Series("specdec_fetch_failures_total", {**about, "reason": "timeout"}, timeouts))
     case = Case(name="timeouts", series=series, firing=throughout(range(BEFORE + 20, 250, 2), LOOP))
     loops.run(case, every=1)
     if source == "exporter":
