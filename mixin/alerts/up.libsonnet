@@ -15,7 +15,7 @@ function(config, s, series)
   // Why the metrics could not be read, where the exporter tells.
   local half(operation, family) = promql.range(operation, 'specdec_%s{%%s}' % family, w(30));
   local failures = half('increase', 'fetch_failures_total');
-  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed, most with: %s.' % [
+  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed (mostly %s).' % [
     w(30),
     text.number('sum(%s)' % failures, text.whole, 'p'),
     text.number('sum(%s)' % half('count_over_time', 'up'), text.whole, 'p'),
@@ -31,7 +31,7 @@ function(config, s, series)
     keep: 5,
     by_model: false,
     description:
-      if vllm then 'Its counters began again, or its target ceased to answer.'
+      if vllm then 'A replica of ' + text.service + ' restarted or stopped answering {{ $value }} times.'
       else 'In %s, ' % w(180) + worst('generation_tokens_total', '%s restarted %s times', 'nothing restarted')
            + worst('up', ', and %s could not be read %s times', '') + '.' + failed(),
     impact: 'Each restart drops the requests that ran, and the first requests after it are slow.',
@@ -47,7 +47,7 @@ function(config, s, series)
     keep: 5,
     impact: 'Users of this engine get no answer. Health checks may pass, so nothing else restarts it.',
     action: 'Send one request to this pod. If it is not answered, save its log and restart it.',
-    summary: 'Engine {{ $labels.engine }} of pod %s (%s) hangs: %s requests %s.' % [text.pod, text.model, text.value(text.whole), spec.requests],
+    summary: 'Engine {{ $labels.engine }} of pod %s of %s hangs: %s requests %s.' % [text.pod, text.model, text.value(text.whole), spec.requests],
   } + spec;
   local held(what) = promql.range('min_over_time', series.of(what), w(10)) + ' > 0';
   local idle = promql.range('increase', tokens, w(10)) + ' == 0';
@@ -72,11 +72,10 @@ function(config, s, series)
         half: w(30),
         there: promql.number(1 - config.restarts.away),
       },
-      summary: '%s restarts again and again: %s times in %s, and down for more than %g %% of the time.' % [
+      summary: '%s restarts again and again: down for %s of the last %s.' % [
         text.service,
-        text.value(text.whole),
-        w(60),
-        100 * config.restarts.away,
+        text.number('1 - min(avg_over_time(%s{%%s}[%s]))' % [up, w(30)], text.percent, 'p'),
+        w(30),
       ],
     },
     loop {
@@ -128,8 +127,10 @@ function(config, s, series)
         and on (cluster) up
       ||| % { up: up, hours: w(120), service: service, rate: rate },
       summary: text.service + role + ' is gone: all its targets vanished while requests ran.',
-      description: 'It generated up to %s tokens a second. Nothing tells a removal from a loss.'
-                   % text.number('sum(max_over_time(%s{%%s}[%s]))' % [rate, w(120)], text.whole, 'p'),
+      description: 'It generated up to %s tokens a second. For %s none of its targets has been there. Metrics cannot tell a removal from a loss.' % [
+        text.number('sum(max_over_time(%s{%%s}[%s]))' % [rate, w(120)], text.whole, 'p'),
+        w(10),
+      ],
       impact: 'If nobody removed it, its users get errors.',
       action: 'Ask whether somebody removed or renamed it. If nobody did, look for its pods: a node or a quota may be lost.',
     },
