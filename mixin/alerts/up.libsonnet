@@ -96,15 +96,16 @@ function(config, s, series)
     down {
       severity: 'critical',
       keep: 5,
-      // Known for 20 of 25 minutes: a start may take that long, also one from zero. A log alone may tell that the predictor works.
+      // There for 20 minutes without a gap: a start may take that long, also one from zero. A log alone may tell that the predictor
+      // works.
       expr: |||
         %(up)s == 0
         unless max_over_time(%(up)s[%(six)s]) == 1
-        and count_over_time(%(up)s[%(known)s]) > 20%(logged)s
+        and %(there)s%(logged)s
       ||| % {
         up: up,
         six: w(6),
-        known: w(25),
+        there: std.join(' and ', ['%s offset %s' % [up, w(n)] for n in [5, 10, 15, 20]]),
         logged: if vllm then '' else '\nunless on (%s) %s > 0' % [
           config.role,
           series.by('sum', config.role, promql.range('increase', series.of('draft_tokens'), w(5))),
