@@ -99,6 +99,8 @@ local promql = import 'promql.libsonnet';
 
     // The labels that identify a service; `cluster` and `namespace` may be missing. Those of one replica come on top.
     service:: 'cluster, namespace, inference_service',
+    target:: 'cluster, namespace, job, instance, pod',
+    role:: config.service + ', llm_isvc_role',
     level:: config.service + ', model_name',
     replica:: config.level + ', pod, instance, engine, revision',
     component:: 'specdec',

@@ -52,11 +52,12 @@ function(config)
     mean(what, minutes)::
       self.sum('increase', what, minutes, '_sum') + '\n/ (' + self.sum('increase', what, minutes, '_count') + ' > 0)',
 
-    // Whether targets answer, not aggregated. vLLM's own series have no up of their own: it is that of targets with the label of a
-    // service, or that served vLLM's metrics within two hours.
+    // Whether targets answer, not aggregated. `up` has the labels of the target alone. Without the sidecar it is that of targets with
+    // the label of a service, or that served vLLM's metrics within two hours.
     up:
-      if !vllm then 'up{%s!=""}' % label
-      else '(up{%s!=""} or up and on (job, instance) last_over_time(%s[%s]))' % [label, self.of('generation_tokens'), config.minutes(120)],
+      local labelled = select('up', [label + '!=""']);
+      if !vllm then labelled
+      else '(%s or %s and on (%s) last_over_time(%s[%s]))' % [labelled, self.own_up, config.target, self.of('generation_tokens'), config.minutes(120)],
     // The same, of the predictor itself.
-    own_up: if vllm then 'up' else self.family('specdec_up'),
+    own_up: select(if vllm then 'up' else 'specdec_up', []),
   }

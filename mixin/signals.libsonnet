@@ -135,14 +135,22 @@ local promql = import 'promql.libsonnet';
       record: record('up:max'),
       unit: 'short',
       help: 'Whether the metrics of any replica can be read, by role where serving is disaggregated.',
-      local labels = config.service + ', llm_isvc_role',
       expr:
-        if vllm then promql.by('max', labels, series.up)
-        else 'max by (%(labels)s) (%(own)s)\nor on (%(labels)s)\nmax by (%(labels)s) (%(target)s == 0)' % {
-          labels: labels,
-          own: series.family('specdec_up'),
+        if vllm then series.by('max', config.role, series.up)
+        else 'max by (%(role)s) (%(own)s)\nor on (%(role)s)\nmax by (%(role)s) (%(target)s == 0)' % {
+          role: config.role,
+          own: series.own_up,
           target: series.up,
         },
+    },
+    busy: {
+      record: record('busy_requests:min10m'),
+      unit: 'short',
+      help: 'Requests that ran in the busiest engine throughout ten minutes. Engines that generate nothing do not count.',
+      expr: series.by('max', level, '%s\nand %s > 0' % [
+        promql.range('min_over_time', series.of('running'), w(10)),
+        promql.range('increase', series.of('generation_tokens'), w(10)),
+      ]),
     },
     engines: {
       record: record('engines:count'),

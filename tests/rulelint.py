@@ -194,8 +194,7 @@ def _ranged(
     selector, length = matrix.vector_selector, matrix.range.total_seconds()
     if recorders := pack.records().get(selector.name or ""):
         interval = max(each.interval_seconds for each in recorders)
-        falls = function == "resets" and (selector.name or "").endswith(":up")  # of a state, 0 or 1
-        if function in OF_COUNTERS and not falls:
+        if function in OF_COUNTERS:
             yield f"{rule}: {function}() of the record {selector.name}, which hides resets"
         if length < 2 * interval:
             yield f"{rule}: {length:g} s of {selector.name} hold less than two samples of {interval:g} s"
@@ -204,7 +203,8 @@ def _ranged(
         yield f"{rule}: {function}() over {length:g} s does not survive a lost scrape"
     for name in selects(selector, pack.types):
         kind = pack.types[name]
-        if (function in OF_COUNTERS and kind == "gauge") or (function in OF_GAUGES and kind == "counter"):
+        falls = function == "resets" and name in {"up", "specdec_up"}  # of a state, 0 or 1
+        if (function in OF_COUNTERS and kind == "gauge" and not falls) or (function in OF_GAUGES and kind == "counter"):
             yield f"{rule}: {function}() of the {kind} {name}"
 
 

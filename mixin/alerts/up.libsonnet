@@ -7,32 +7,33 @@ function(config, s, series)
   local w(n) = config.minutes(n);
   local vllm = config.source == 'vllm';
   local up = s.up.record;
+  local rate = s.tokens.record;
   local tokens = series.of('generation_tokens');
   local restarts(minutes) = promql.range('resets', tokens, w(minutes));
-  local target = 'cluster, namespace, job, instance, pod';
+  local falls(minutes) = promql.range('resets', series.own_up, w(minutes));
 
   // Why the metrics could not be read, where the exporter tells.
-  local failures = 'sum by (reason) (increase(specdec_fetch_failures_total{%%s}[%s]))' % w(30);
-  local failed = if vllm then '' else text.where(
-    'topk(1, %s > 0)' % failures,
-    ' In %s, %s fetches failed (mostly %s).' % [w(30), text.number('sum(%s)' % failures, text.whole, 'p'), text.label('topk(1, %s)' % failures, 'reason', 'p')],
-    of='p'
-  );
+  local half(operation, family) = promql.range(operation, 'specdec_%s{%%s}' % family, w(30));
+  local failures = half('increase', 'fetch_failures_total');
+  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed (mostly %s).' % [
+    w(30),
+    text.number('sum(%s)' % failures, text.whole, 'p'),
+    text.number('sum(%s)' % half('count_over_time', 'up'), text.whole, 'p'),
+    text.label('topk(1, sum by (reason) (%s))' % failures, 'reason', 'p'),
+  ], otherwise, 'p');
 
-  // The worst replica, where one restarted.
-  local worst = 'topk(1, resets(specdec_generation_tokens_total{%%s}[%s]) > 0)' % w(180);
-  local restarted = text.where(
-    worst,
-    'Pod %s restarted %s times in %s.' % [text.label(worst, 'pod', 'p'), text.number(worst, text.whole, 'p'), w(180)],
-    'No replica restarted in %s.' % w(180),
-    'p'
-  );
-
+  // "chat-0 restarted 3 times", of the pod where that is most.
+  local worst(family, does, otherwise) =
+    local most = 'topk(1, max by (pod) (resets(specdec_%s{%%s}[%s])) > 0)' % [family, w(180)];
+    text.where(most, does % [text.label(most, 'pod', 'p'), text.number(most, text.whole, 'p')], otherwise, 'p');
   local loop = {
     alert: 'SpecDecodeRestartLoop',
-    keep: 10,
+    keep: 5,
     by_model: false,
-    description: (if vllm then 'A replica of ' + text.service + ' restarted or stopped answering {{ $value }} times.' else restarted) + failed,
+    description:
+      if vllm then 'A replica of ' + text.service + ' restarted or stopped answering {{ $value }} times.'
+      else 'In %s, ' % w(180) + worst('generation_tokens_total', '%s restarted %s times', 'nothing restarted')
+           + worst('up', ', and %s could not be read %s times', '') + '.' + failed(),
     impact: 'Each restart drops the requests that ran, and the first requests after it are slow.',
     action: 'Read why the last container ended (kubectl describe pod; logs --previous). If it began with a deployment, roll back. If nothing '
             + 'restarted and fetches fail, users are probably fine: raise the timeout.',
@@ -41,35 +42,30 @@ function(config, s, series)
   local role = '{{ with $labels.llm_isvc_role }} ({{ . }}){{ end }}';
   local engine(spec) = {
     alert: 'SpecDecodeEngineStalled',
-    wait: 5,
+    severity: 'critical',
+    wait: 2,
     keep: 5,
-    description: 'It has generated no token for %s.' % w(10),
     impact: 'Users of this engine get no answer. Health checks may pass, so nothing else restarts it.',
     action: 'Send one request to this pod. If it is not answered, save its log and restart it.',
+    summary: 'Engine {{ $labels.engine }} of pod %s of %s hangs: %s requests %s.' % [text.pod, text.model, text.value(text.whole), spec.requests],
   } + spec;
-  // Engines that hold requests and generate nothing, but did before: one for embeddings never does.
-  local idle(what, before=' and %s > 0' % tokens) = series.by('max', config.level + ', pod, instance, engine', '%s > 0 and %s == 0%s' % [
-    promql.range('min_over_time', series.of(what), w(10)),
-    promql.range('increase', tokens, w(10)),
-    before,
-  ]);
-  local hangs = 'Engine {{ $labels.engine }} of pod %s of %s hangs: ' % [text.pod, text.model];
+  local held(what) = promql.range('min_over_time', series.of(what), w(10)) + ' > 0';
+  local idle = promql.range('increase', tokens, w(10)) + ' == 0';
+  local engines(expression) = series.by('max', config.level + ', pod, instance, engine', expression);
 
   [
     loop {
       severity: 'critical',
+      // A target that falls while its counters go on is a scrape that fails.
       expr: |||
         %(falls)s
         and on (%(service)s) avg_over_time(%(up)s[%(half)s]) < %(there)s
       ||| % {
-        // A target that falls while its counters go on is a scrape that fails.
-        falls: series.by('max', service, 'resets(%s[%s]) >= 2\nand on (%s) (max_over_time(%s[%s]) == 0 or %s > 0)' % [
-          series.own_up,
-          w(60),
-          target,
-          tokens,
-          w(60),
+        falls: series.by('max', service, '%s >= 2\nunless on (%s) (%s == 0 and %s > 0)' % [
+          falls(60),
+          config.target,
           restarts(60),
+          promql.range('increase', tokens, w(60)),
         ]),
         service: service,
         up: up,
@@ -86,36 +82,37 @@ function(config, s, series)
       severity: 'warning',
       expr: series.by('max', service, |||
         %(restarts)s >= %(times)d and %(lately)s > 0
-        or resets(%(own)s[%(long)s]) >= %(times)d and avg_over_time(%(own)s[%(hour)s]) < 0.9%(vllm)s
+        or %(falls)s >= %(times)d and %(readable)s < 0.9%(vllm)s
       ||| % {
         restarts: restarts(180),
         lately: restarts(60),
         times: config.restarts.times,
-        own: series.own_up,
-        long: w(180),
-        hour: w(60),
-        vllm: if vllm then ' and on (job, instance) last_over_time(%s[%s])' % [tokens, w(60)] else '',
+        falls: falls(180),
+        readable: promql.range('avg_over_time', series.own_up, w(60)),
+        vllm: if vllm then ' and on (%s) last_over_time(%s[%s])' % [config.target, tokens, w(60)] else '',
       }),
       summary: 'A replica of %s restarts, or cannot be read: %s times in %s.' % [text.service, text.value(text.whole), w(180)],
     },
     down {
       severity: 'critical',
       keep: 5,
-      // Up lately; or for the 20 minutes that a start may take. A log alone may tell that it works.
+      // There for 20 minutes without a gap: a start may take that long, also one from zero. A log alone may tell that the predictor
+      // works.
       expr: |||
-        max_over_time(%(up)s[%(five)s]) == 0
-        and (max_over_time(%(up)s[%(lately)s]) == 1 or %(up)s offset %(start)s == 0)
-        unless on (%(service)s) %(drafts)s > 0
+        %(up)s == 0
+        unless max_over_time(%(up)s[%(six)s]) == 1
+        and %(there)s%(logged)s
       ||| % {
         up: up,
-        five: w(5),
-        lately: w(35),
-        start: w(20),
-        service: service,
-        drafts: series.by('sum', service, promql.range('increase', series.of('draft_tokens'), w(5))),
+        six: w(6),
+        there: std.join(' and ', ['%s offset %s' % [up, w(n)] for n in [5, 10, 15, 20]]),
+        logged: if vllm then '' else '\nunless on (%s) %s > 0' % [
+          config.role,
+          series.by('sum', config.role, promql.range('increase', series.of('draft_tokens'), w(5))),
+        ],
       },
       summary: text.service + role + ' is down: no replica answers.',
-      description: 'For %s, the metrics of no replica could be read.' % w(5) + failed,
+      description: 'For %s, the metrics of no replica could be read.' % w(5) + failed(' No exporter tells why: it does not answer either.'),
       impact: 'Users may get errors, and nothing else is known about the service.',
       action: 'Look at its pods: crashed, out of memory, evicted, or still loading? If users get answers, only the scrape is broken.',
     },
@@ -123,14 +120,18 @@ function(config, s, series)
       severity: 'warning',
       reason: 'gone',
       wait: 10,
+      // That something else in the cluster has samples tells it from samples that do not arrive.
       expr: |||
-        last_over_time(%(up)s[%(hours)s]) == 1
+        max_over_time(%(up)s[%(hours)s]) == 1
         unless on (%(service)s) %(up)s
         and on (%(service)s) sum by (%(service)s) (last_over_time(%(rate)s[%(hours)s])) > 0
-        unless on (cluster) (count by (cluster) (up offset %(hour)s) unless on (cluster) up)
-      ||| % { up: up, hours: w(120), service: service, rate: s.tokens.record, hour: w(60) },
+        and on (cluster) up
+      ||| % { up: up, hours: w(120), service: service, rate: rate },
       summary: text.service + role + ' is gone: all its targets vanished while requests ran.',
-      description: 'For %s none of its targets has been there. Metrics cannot tell a removal from a loss.' % w(10),
+      description: 'It generated up to %s tokens a second. For %s none of its targets has been there. Metrics cannot tell a removal from a loss.' % [
+        text.number('sum(max_over_time(%s{%%s}[%s]))' % [rate, w(120)], text.whole, 'p'),
+        w(10),
+      ],
       impact: 'If nobody removed it, its users get errors.',
       action: 'Ask whether somebody removed or renamed it. If nobody did, look for its pods: a node or a quota may be lost.',
     },
@@ -141,43 +142,48 @@ function(config, s, series)
       keep: 5,
       expr: |||
         %(away)s == 0
-        and on (%(service)s) %(up)s == 1
+        and on (%(role)s) %(up)s == 1
       ||| % {
         away: series.by(
           'min',
-          service + ', pod, instance',
-          if vllm then series.up else '%s or on (%s) %s == 0' % [series.own_up, target, series.up]
+          config.role + ', pod, instance',
+          if vllm then series.up else '%s or on (%s) %s == 0' % [series.own_up, config.target, series.up]
         ),
-        service: service,
+        role: config.role,
         up: up,
       },
       summary: 'Pod %s of %s does not answer.' % [text.pod, text.service],
-      description: 'For %s its metrics could not be read; other replicas answer.' % w(20) + failed,
+      description: 'For %s its metrics could not be read; other replicas answer.' % w(20) + failed(),
       impact: 'The others carry its load if it is down, and the figures leave it out.',
-      action: 'Read the log of this pod: of the predictor, and of the container specdec-exporter.',
+      action: 'Read the log of this pod%s.' % if vllm then '' else ': of the predictor, and of the container specdec-exporter',
     },
     engine({
-      severity: 'critical',
       reason: 'waiting',
-      expr: idle('waiting'),
-      summary: hangs + '%s requests wait, and it generates nothing.' % text.value(text.whole),
+      requests: 'wait',
+      // It generated before: an engine for embeddings never does.
+      expr: engines('%s and %s and %s > 0' % [held('waiting'), idle, tokens]),
+      description: 'It has generated no token for %s.' % w(10),
     }),
-    // What hangs may say nothing of what waits. A service that was never idle does not lose all requests at once.
+    // The number of running requests may stay after all were aborted (vLLM #22545). But an idle engine would get requests before
+    // another has two all the time, and a service that was busy for an hour does not lose all requests at once.
     engine({
-      severity: 'critical',
-      reason: 'service',
-      expr: |||
-        %(idle)s
-        and on (%(level)s) (%(rate)s == 0 and min_over_time(%(rate)s[%(hour)s] offset %(before)s) >= 1)
-      ||| % { idle: idle('running', ''), level: config.level, rate: s.tokens.record, hour: w(60), before: w(15) },
-      summary: hangs + '%s requests run, and the whole service generates nothing.' % text.value(text.whole),
-    }),
-    engine({
-      severity: 'warning',
       reason: 'running',
-      // After a mass abort, the gauge of running requests may stay (vLLM #22545).
-      expr: '%s\nand on (%s) %s > 1' % [idle('running'), config.level, s.tokens.record],
-      summary: 'Engine {{ $labels.engine }} of pod %s of %s has requests and generates nothing; other engines work.' % [text.pod, text.model],
-      description: 'It has generated no token for %s. It may be idle: after many requests were aborted at once, vLLM still counts them as running.' % w(10),
+      requests: 'run',
+      expr: '%s\nand on (%s) %s >= 2' % [engines('%s and %s' % [held('running'), idle]), config.level, s.busy.record],
+      description: 'It has generated no token for %s, while other engines of the service do.' % w(10),
+    }),
+    engine({
+      reason: 'service',
+      requests: 'run',
+      wait: 5,
+      expr: |||
+        %(held)s
+        and on (%(level)s) (
+          %(rate)s == 0
+          and sum_over_time((%(rate)s >= bool 1)[%(hours)s:%(five)s]) >= 12
+          and changes((%(rate)s >= bool 1)[%(hours)s:%(five)s]) == 1
+        )
+      ||| % { held: engines(held('running')), level: config.level, rate: rate, hours: w(180), five: w(5) },
+      description: 'The whole service was busy for an hour, stopped at once, and has generated no token for %s.' % w(10),
     }),
   ]

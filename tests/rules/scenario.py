@@ -238,9 +238,9 @@ def service(
     series = [Series(name, own | dict(extra), counter.values) for (name, extra), counter in counters.items()]
     series += [Series(names[name], own, values) for name, values in gauges.items()]
     info: list[float | None] = [1.0 if known is not None else None for known in up]
+    about = {name: value for name, value in target.items() if name != "model_name"}
     if source == "exporter":
-        about = {name: value for name, value in target.items() if name != "model_name"}
-        series.append(Series("specdec_up", about, up))
+        series += [Series("specdec_up", about, up), Series("up", about, info)]
         facts = {"vllm_version": "0.32.0", "engine_generation": "v1", "method": method or "", "draft_model": ""}
         series.append(Series("specdec_predictor_info", own | facts | {"verification": verification}, info))
         if speculative:
@@ -249,7 +249,7 @@ def service(
                 assumed = [value if known is not None else None for known in info]
                 series.append(Series(f"specdec_policy_acceptance_ratio_{level}", target, assumed))
     else:
-        series.append(Series("up", {"job": target["job"], "instance": target["instance"]}, up))
+        series.append(Series("up", about, up))
     return [_ended(one, phases) for one in series]
 
 
