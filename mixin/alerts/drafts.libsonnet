@@ -9,7 +9,7 @@ function(config, s, series)
   local vllm = config.source == 'vllm';
   local enough = '%s >= %d' % [s.drafts.record, config.min_drafts];
   // Nobody hears of acceptance while speculation is measured to pay.
-  local unless_it_pays = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
+  local unless_it_pays = '\nunless %s >= %s' % [s.speedup.record, number(config.speedup.wanted)];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
   local facts = '%(length)s tokens a step (mean acceptance length), and %(rate)s of the draft tokens accepted' % {
     length: of(s.length, text.two),
@@ -33,11 +33,12 @@ function(config, s, series)
     keep: 10,
     impact: 'Requests to this replica are slower than the same requests to the others.',
     action: 'Compare its arguments, image and model files with those of another replica; roll its revision back, or restart it.',
-  } + spec;
+  } + spec + { expr: promql.strip(spec.expr) + '\nand on (instance) ' + series.own_up };  // it is still there
   local who = 'Pod %s (engine {{ $labels.engine }}{{ with $labels.revision }}, revision {{ . }}{{ end }}) of %s' % [text.pod, text.model];
-  local ofReplica(what, over, least) = series.by('avg', replica, '%s / (%s > %d)' % [
-    promql.range('increase', what, w(30)),
-    promql.range('increase', over, w(30)),
+  // Prefill pods draft nothing, and their time per output token is 0: their role need not be asked.
+  local ofReplica(what, over, least, minutes, suffixes=['', '']) = series.by('avg', replica, '%s / (%s > %d)' % [
+    promql.range('increase', series.of(what, suffixes[0], role=''), w(minutes)),
+    promql.range('increase', series.of(over, suffixes[1], role=''), w(minutes)),
     least,
   ]);
 
@@ -47,7 +48,12 @@ function(config, s, series)
       severity: 'warning',
       wait: 2,
       keep: 5,
-      expr: '%s == 0\nand %s >= 1' % [s.drafts.record, s.tokens.record],
+      // What stopped before within a day, and began again by itself (dynamic k in peaks), is given three hours.
+      expr: |||
+        %(drafts)s == 0
+        and %(tokens)s >= 1
+        unless (max_over_time(%(drafts)s[%(by_itself)s]) > 0 and min_over_time(%(drafts)s[%(day)s] offset %(by_itself)s) == 0)
+      ||| % { drafts: s.drafts.record, tokens: s.tokens.record, by_itself: w(180), day: w(1440) },
       summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
       description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
       impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
@@ -89,7 +95,7 @@ function(config, s, series)
     low {
       severity: 'warning',
       reason: 'low',
-      wait: 10,
+      wait: 8,
       keep: 15,
       expr: |||
         %(rate)s < 0.95 * %(min)s
@@ -113,12 +119,13 @@ function(config, s, series)
       reason: 'fell',
       wait: 15,
       keep: 15,
-      // Of longer drafts a smaller share is accepted, and no token less.
+      // Of longer drafts a smaller share is accepted, and no token less. Drafts of one request are alike: those of few tell little.
       expr: |||
         %(rate)s < ignoring (what) %(fell)s * %(usual)s
         and %(now)s < ignoring (what) %(nearly)s * %(usual)s
         unless %(length)s > ignoring (what) 0.95 * %(usual_length)s
-        and %(enough)s%(other)s
+        and %(enough)s
+        unless %(requests)s < %(few)d%(other)s
       ||| % {
         rate: s.acceptance.record,
         now: s.acceptance_now.record,
@@ -128,6 +135,8 @@ function(config, s, series)
         length: s.length.record,
         usual_length: usual('length'),
         enough: enough,
+        requests: s.requests.record,
+        few: config.min_drafts / 50,
         other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
       },
       summary: '%s accepts %s of its draft tokens; usual are %s.' % [
@@ -155,16 +164,16 @@ function(config, s, series)
       reason: 'poor_drafts',
       expr: |||
         %(own)s
-        < on (%(level)s) group_left () (%(rate)s - %(gap)s + %(gap)s / %(engines)s)
+        < on (%(level)s) group_left () (%(rate)s - %(gap)s * (1 - 1 / %(engines)s))
       ||| % {
-        own: ofReplica(series.of('accepted_tokens'), series.of('draft_tokens'), 900),
+        own: ofReplica('accepted_tokens', 'draft_tokens', 3 * config.min_drafts, 30),
         level: level,
         rate: s.acceptance.record,
         gap: number(config.outlier.acceptance),
         engines: s.engines.record,
       },
       summary: who + ' accepts %s of its draft tokens.' % text.value(text.percent),
-      description: 'The whole service accepts %s.' % of(s.acceptance, text.percent),
+      description: 'The whole service accepts %s. A canary with longer drafts looks like this, too.' % of(s.acceptance, text.percent),
     }),
     outlier({
       reason: 'no_drafts',
@@ -180,13 +189,15 @@ function(config, s, series)
       summary: who + ' does not draft; others do.',
       description: 'It generates %s tokens a second. Was it started without --speculative-config?' % text.value(text.whole),
     }),
+    // The first minutes after a start are slow: they leave the window before the wait is over.
     outlier({
       reason: 'slow',
+      wait: 30,
       expr: |||
         %(own)s
-        > on (%(level)s) group_left () (%(times)s * %(mean)s / (1 + %(part)s / %(engines)s))
+        > on (%(level)s) group_left () (%(mean)s * ignoring (sli, stat) (%(times)s / (1 + %(part)s / %(engines)s)))
       ||| % {
-        own: ofReplica(series.of('tpot', '_sum'), series.of('tpot', '_count'), 50),
+        own: ofReplica('tpot', 'tpot', 50, 20, ['_sum', '_count']),
         level: level,
         times: number(config.outlier.latency),
         part: number(config.outlier.latency - 1),
