@@ -67,7 +67,7 @@ function(config, s, series)
       expr: |||
         (
           max_over_time(%(now)s[%(quarter)s]) < %(broken)s
-          unless max_over_time(%(now)s[%(quarter)s]) * (%(length)s - 1) / (%(rate)s > 0) >= %(few)s
+          unless max_over_time(%(now)s[%(quarter)s]) * (%(length)s - 1) / %(rate)s >= %(few)s
           or %(length)s < %(least)s unless %(rate)s
         )
         and %(enough)s
@@ -164,7 +164,7 @@ function(config, s, series)
       reason: 'poor_drafts',
       expr: |||
         %(own)s
-        < on (%(level)s) group_left () (%(rate)s - %(gap)s * (1 - 1 / %(engines)s))
+        < on (%(level)s) group_left () (%(rate)s - %(gap)s * (1 - 1 / (%(engines)s > 1)))
       ||| % {
         own: ofReplica('accepted_tokens', 'draft_tokens', 3 * config.min_drafts, 30),
         level: level,
@@ -195,7 +195,7 @@ function(config, s, series)
       wait: 30,
       expr: |||
         %(own)s
-        > on (%(level)s) group_left () (%(mean)s * ignoring (sli, stat) (%(times)s / (1 + %(part)s / %(engines)s)))
+        > on (%(level)s) group_left () (%(mean)s * ignoring (sli, stat) (%(times)s / (1 + %(part)s / (%(engines)s > 1))))
       ||| % {
         own: ofReplica('tpot', 'tpot', 50, 20, ['_sum', '_count']),
         level: level,
