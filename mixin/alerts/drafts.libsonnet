@@ -11,10 +11,7 @@ function(config, s, series)
   // Nobody hears of acceptance while speculation is measured to pay.
   local unless_it_pays = '\nunless %s >= %s' % [s.speedup.record, number(config.speedup.wanted)];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
-  local facts = '%(length)s tokens a step (mean acceptance length), and %(rate)s of the draft tokens accepted' % {
-    length: of(s.length, text.two),
-    rate: of(s.acceptance, text.percent),
-  };
+  local facts = 'Over %s, a step gives %s tokens (mean acceptance length).' % [w(30), of(s.length, text.two)];
   local assumed = if vllm then 'assumed' else text.where(
     'specdec_break_even_acceptance_ratio{%s, basis="measured"}', 'measured', 'assumed'
   );
@@ -24,6 +21,8 @@ function(config, s, series)
     impact: 'Answers may be slower than without speculation. Only a measured speed-up tells.',
   };
   local usual(what) = '%s{what="%s"}' % [s.acceptance_usual.record, what];
+  local usually = of(s.acceptance_usual, text.percent, ', what="ratio"');
+  local usually_if_known = text.where(s.acceptance_usual.record + '{%s, what="ratio"}', ' It usually accepts %s.' % usually);
 
   local replica = config.replica;
   local outlier(spec) = {
@@ -85,11 +84,13 @@ function(config, s, series)
         before: w(25),
         unless_it_pays: unless_it_pays,
       },
-      summary: text.model + ' accepts almost no draft token.',
-      description: 'In the last %s at most %s of them were accepted. Draft and target do not fit.' % [
-        w(15),
-        text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
-      ],
+      local most = 'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
+      summary: '%s accepts almost no draft token: %s.' % [text.model, text.where(
+        most,
+        'at most %s in %s' % [text.number(most, text.percent), w(15)],
+        '%s tokens a step' % of(s.length, text.two),
+      )],
+      description: 'Draft and target do not fit.' + usually_if_known,
       action: 'Roll back the last change of draft model, target or quantisation: vLLM does not check that they fit.',
     },
     low {
@@ -109,9 +110,8 @@ function(config, s, series)
         enough: enough,
         unless_it_pays: unless_it_pays,
       },
-      summary: '%s accepts %s of its draft tokens; %s break even, %s.' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
-      description: 'Over %s: %s.' % [w(30), facts]
-                   + text.where(s.acceptance_usual.record + '{%s, what="ratio"}' % '%s', ' Usual are %s.' % of(s.acceptance_usual, text.percent, ', what="ratio"')),
+      summary: '%s accepts %s of its draft tokens; break-even is %s (%s).' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
+      description: facts + usually_if_known,
       action: 'If it fell, find what changed. If nothing did, measure whether drafts pay at this load: specdec-exporter compare.',
     },
     low {
@@ -139,12 +139,8 @@ function(config, s, series)
         few: config.min_drafts / 50,
         other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
       },
-      summary: '%s accepts %s of its draft tokens; usual are %s.' % [
-        text.model,
-        text.value(text.percent),
-        of(s.acceptance_usual, text.percent, ', what="ratio"'),
-      ],
-      description: 'Over %s: %s.' % [w(30), facts],
+      summary: '%s accepts %s of its draft tokens; usually %s.' % [text.model, text.value(text.percent), usually],
+      description: facts,
       impact: 'Answers are slower than before.',
       action: 'Find what changed when it fell: prompts, temperature, adapter, release, quantisation. If users are fine, wait a day: then it is usual.',
     },
@@ -155,7 +151,7 @@ function(config, s, series)
       keep: 10,
       expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance_flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
-      description: 'Over %s: %s.' % [w(30), facts],
+      description: facts,
       impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
       action: 'Nothing. To know whether drafts pay here, measure: specdec-exporter compare.',
     },

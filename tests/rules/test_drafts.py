@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -42,21 +43,36 @@ NOT_DRAFTING = "SpecDecodeNotDrafting warning"
 OUTLIER = "SpecDecodeReplicaOutlier warning"
 POOR_DRAFTS, NO_DRAFTS, SLOW = f"{OUTLIER} poor_drafts", f"{OUTLIER} no_drafts", f"{OUTLIER} slow"
 QUIET: set[str] = set()
+RATE = "inference_service:specdec_acceptance:ratio30m"
+MINIMUM = "inference_service:specdec_acceptance:min"
+
 Firing = Mapping[int, set[str]]
+Cases = Mapping[str, tuple[list[Series], Firing]]
+HOUR = Phase(minutes=60, curve=GOOD)
 
 
 def throughout(minutes: Iterable[int], *alerts: str) -> dict[int, set[str]]:
     return {minute: {*alerts} for minute in minutes}
 
 
-def one(
-    *phases: Phase, source: Source = "exporter", labels: Mapping[str, str] | None = None, **more: object
-) -> list[Series]:
+def but(phase: Phase, **different: Any) -> Phase:
+    return dataclasses.replace(phase, **different)
+
+
+def one(*phases: Phase, **more: Any) -> list[Series]:
     """A replica whose requests are counted."""
-    return service(*phases, families=("tpot",), source=source, labels=labels, **more)  # type: ignore[arg-type]
+    return service(*phases, families=("tpot",), **more)
 
 
-def recently(pack: Pack) -> Pack:
+def replicas(*phases: Phase, source: Source = "exporter") -> list[Series]:
+    return [each for n, phase in enumerate(phases) for each in one(phase, source=source, labels=replica(n))]
+
+
+def cases(named: Cases) -> Sequence[Case]:
+    return [Case(name=name, series=series, firing=firing) for name, (series, firing) in named.items()]
+
+
+def recent(pack: Pack) -> Pack:
     """Without history, which is days of it."""
     return dataclasses.replace(pack, groups=[group for group in pack.groups if group["name"] != "specdec-history"])
 
@@ -65,30 +81,29 @@ def recently(pack: Pack) -> Pack:
 
 
 def test_a_service_that_stops_drafting(either_pack: Pack, source: Source) -> None:
-    well, silent = Phase(minutes=60), Phase(minutes=100, drafts_per_minute=0)
-    idle = dataclasses.replace(silent, requests_per_minute=0, running=0)
-    peak, between = dataclasses.replace(silent, minutes=40), dataclasses.replace(well, minutes=20)
+    silent = Phase(minutes=100, drafts_per_minute=0)
+    idle = but(silent, requests_per_minute=0, running=0)
+    peaks = [but(HOUR, minutes=20), but(silent, minutes=40)]
 
-    def case(name: str, firing: Firing, *phases: Phase, **more: object) -> Case:
-        return Case(name=name, series=one(*phases, source=source, **more), firing=firing)
+    def phases(*given: Phase, **more: bool) -> list[Series]:
+        return one(*given, source=source, **more)
 
-    recently(either_pack).run(
-        case(
-            "it stops", {60: QUIET, 80: QUIET, 94: {NOT_DRAFTING}, 158: {NOT_DRAFTING}, 176: QUIET}, well, silent, well
+    named: Cases = {
+        "it stops": (
+            phases(HOUR, silent, HOUR),
+            {60: QUIET, 80: QUIET, 94: {NOT_DRAFTING}, 158: {NOT_DRAFTING}, 176: QUIET},
         ),
-        case("from its start", {40: {NOT_DRAFTING}}, silent),
-        case("idle", throughout(range(4, 160, 4)), well, idle),
-        case("speculation is off", throughout(range(4, 100, 4)), Phase(minutes=100), speculative=False),
+        "from its start": (phases(silent), {40: {NOT_DRAFTING}}),
+        "idle": (phases(HOUR, idle), throughout(range(4, 160, 4))),
+        "speculation is off": (phases(but(HOUR, minutes=100), speculative=False), throughout(range(4, 100, 4))),
         # Dynamic k is 0 in big batches. After three hours, this is how the service is.
-        case("in every peak", throughout(range(196, 480, 4)), *[between, peak] * 8),
-        case(
-            "in every peak and then for good",
+        "in every peak": (phases(*peaks * 8), throughout(range(196, 480, 4))),
+        "in every peak and then for good": (
+            phases(*peaks * 5, HOUR, silent, silent, silent),
             {340: QUIET, 540: QUIET, 584: {NOT_DRAFTING}, 640: {NOT_DRAFTING}},
-            *[between, peak] * 5,
-            *[well, silent, silent, silent],
         ),
-        every=2,
-    )
+    }
+    recent(either_pack).run(*cases(named), every=2)
 
 
 # --- Is what it drafts accepted? --------------------------------------------------------------------------------------
@@ -99,89 +114,66 @@ def test_a_collapse_is_told_within_25_minutes_and_resolves_after_recovery(
     either_pack: Pack, source: Source, labels: Mapping[str, str] | None
 ) -> None:
     def then(*curve: float) -> list[Series]:
-        well = Phase(minutes=60, curve=GOOD)
-        return one(well, dataclasses.replace(well, curve=curve), well, source=source, labels=labels)
+        return one(HOUR, but(HOUR, curve=curve), HOUR, source=source, labels=labels)
 
-    recently(either_pack).run(
-        Case(name="to 30 percent", series=then(*POOR), firing={70: QUIET, 85: {TICKET}, 118: {TICKET}, 160: QUIET}),
-        Case(
-            name="to nothing",
-            series=then(*REJECTED),
-            firing={72: QUIET, 85: {PAGE, TICKET}, 120: {PAGE, TICKET}, 136: {TICKET}, 160: QUIET},
-        ),
-        every=1,
-    )
+    both = {PAGE, TICKET}
+    named: Cases = {
+        "to 30 percent": (then(*POOR), {70: QUIET, 85: {TICKET}, 118: {TICKET}, 160: QUIET}),
+        "to nothing": (then(*REJECTED), {72: QUIET, 85: both, 120: both, 136: {TICKET}, 160: QUIET}),
+    }
+    recent(either_pack).run(*cases(named), every=1)
 
 
 def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
-    well, hour = Phase(minutes=60, curve=GOOD), Phase(minutes=120)
+    hours = but(HOUR, minutes=120)
+    dip = Phase(minutes=3, curve=(0.05, 0.0, 0.0))
+    few = but(HOUR, curve=(0.0, 0.0, 0.0), drafts_per_minute=5 / 30, requests_per_minute=0.1)
 
-    def case(name: str, *phases: Phase, **more: object) -> Case:
-        return Case(name=name, series=one(*phases, **more), firing=throughout(range(20, 121, 5)))
+    def of(*curve: float, **different: float) -> Phase:
+        return but(hours, curve=curve, **different)
 
-    def other(**different: object) -> Phase:
-        return dataclasses.replace(hour, **different)  # type: ignore[arg-type]
+    def without(name: str) -> list[Series]:
+        return [each for each in one(of(*POOR)) if not each.name.startswith(name)]
 
-    few = other(curve=(0.0, 0.0, 0.0), drafts_per_minute=5 / 30, requests_per_minute=0.1)
-    unknown = ("specdec_drafts_total", "specdec_policy")
-    recently(pack).run(
-        case("0.42 is normal for n-gram lookup", other(curve=MODEST), method="ngram", minimum=0.3),
-        case(
-            "0.42 is good at light load",
-            other(curve=MODEST, drafts_per_minute=40, requests_per_minute=0.4),
-            minimum=0.12,
-        ),
-        case("five drafts in half an hour", well, few),
-        case("few drafts", other(curve=NOTHING, drafts_per_minute=20, requests_per_minute=2)),
-        case("a dip of three minutes", well, Phase(minutes=3, curve=(0.05, 0.0, 0.0)), well),
-        case("a dip of twelve minutes", well, Phase(minutes=12, curve=(0.05, 0.0, 0.0)), well),
-        case("a restart", well, dataclasses.replace(well, restart=True)),
-        case("nearly all is accepted", other(curve=(0.995, 0.99, 0.985))),
-        case("a cliff after the second of five positions", other(curve=(0.99, 0.98, 0.6, 0.05, 0.01)), minimum=0.3),
-        case("drafts shorter than k", other(curve=(1.0, 1.0, 1.0, 0.0, 0.0), draft_length=3.0)),
-        # 0.8.3 and 0.8.4, without a log that has them.
-        *(
-            Case(
-                name=f"without {name}",
-                series=[one for one in service(other(curve=POOR)) if not one.name.startswith(name)],
-                firing=throughout([119]),
-            )
-            for name in unknown
-        ),
-        every=2,
-    )
+    told = {
+        "normal for n-gram lookup": one(of(*MODEST), method="ngram", minimum=0.3),
+        "good at light load": one(of(*MODEST, drafts_per_minute=40, requests_per_minute=0.4), minimum=0.12),
+        "five drafts in half an hour": one(HOUR, few),
+        "few drafts": one(of(*NOTHING, drafts_per_minute=20, requests_per_minute=2)),
+        "a dip of three minutes": one(HOUR, dip, HOUR),
+        "a dip of twelve minutes": one(HOUR, but(dip, minutes=12), HOUR),
+        "a restart": one(HOUR, but(HOUR, restart=True)),
+        "nearly all is accepted": one(of(0.995, 0.99, 0.985)),
+        "a cliff after the second of five positions": one(of(0.99, 0.98, 0.6, 0.05, 0.01), minimum=0.3),
+        "drafts shorter than k": one(of(1.0, 1.0, 1.0, 0.0, 0.0, draft_length=3.0)),
+        # 0.8.3 and 0.8.4 without a log, and an exporter that knows no break-even.
+        "no drafts are counted": without("specdec_drafts_total"),
+        "no break-even is known": without("specdec_policy"),
+    }
+    silent = throughout(range(20, 121, 5))
+    recent(pack).run(*cases({name: (series, silent) for name, series in told.items()}), every=2)
 
 
 def test_nobody_is_woken_without_half_an_hour_of_almost_nothing(pack: Pack) -> None:
     nothing = one(Phase(minutes=150, curve=NOTHING))
-    gap = [dataclasses.replace(s, values=[*s.values[:80], *[None] * 15, *s.values[95:]]) for s in nothing]
-    bad, well = Phase(minutes=10, curve=(0.06, 0.02, 0.01)), Phase(minutes=50, curve=GOOD)
-    recently(pack).run(
-        Case(
-            name="the first 10 minutes of a new service are bad",
-            series=one(bad, well),
-            firing=throughout(range(12, 30, 4), TICKET) | {44: QUIET, 58: QUIET},
+    gap = [dataclasses.replace(each, values=[*each.values[:80], *[None] * 15, *each.values[95:]]) for each in nothing]
+    named: Cases = {
+        "the first 10 minutes of a new service are bad": (
+            one(Phase(minutes=10, curve=(0.06, 0.02, 0.01)), HOUR),
+            throughout(range(12, 30, 4), TICKET) | {44: QUIET, 58: QUIET},
         ),
-        Case(
-            name="a new service that is bad",
-            series=nothing,
-            firing=throughout(range(12, 29, 4), TICKET) | throughout(range(36, 150, 4), PAGE, TICKET),
+        "a new service that is bad": (
+            nothing,
+            throughout(range(12, 29, 4), TICKET) | throughout(range(36, 150, 4), PAGE, TICKET),
         ),
-        Case(
-            name="without samples for 15 minutes of it", series=gap, firing=throughout(range(104, 148, 4), PAGE, TICKET)
+        "without samples for 15 minutes of it": (gap, throughout(range(104, 148, 4), PAGE, TICKET)),
+        "k 7 with 1.56 tokens a step": (one(but(HOUR, curve=(0.4, 0.1, 0.04, 0.02, 0, 0, 0))), {50: {TICKET}}),
+        "k 15 with a tenth of its tokens at light load": (
+            one(but(HOUR, curve=(0.7, 0.4, 0.2, 0.1, 0.05, *(0.0,) * 10)), minimum=0.09),
+            throughout(range(4, 60, 4)),
         ),
-        Case(
-            name="k 7 with 1.56 tokens a step",
-            series=one(Phase(minutes=60, curve=(0.4, 0.1, 0.04, 0.02, 0, 0, 0))),
-            firing={50: {TICKET}},
-        ),
-        Case(
-            name="k 15 with a tenth of its tokens at light load",
-            series=one(Phase(minutes=60, curve=(0.7, 0.4, 0.2, 0.1, 0.05, *(0.0,) * 10)), minimum=0.09, watch=0.25),
-            firing=throughout(range(4, 60, 4)),
-        ),
-        every=1,
-    )
+    }
+    recent(pack).run(*cases(named), every=1)
 
 
 def test_one_length_is_a_ticket_in_a_large_batch_and_a_flag_in_a_small_one(either_pack: Pack, source: Source) -> None:
@@ -193,73 +185,67 @@ def test_one_length_is_a_ticket_in_a_large_batch_and_a_flag_in_a_small_one(eithe
         "small batch with 1.5 tokens a step": (3.0, tokens_1_5, 0.09, {TICKET, FLAG}),
         "small batch with a good draft": (3.0, GOOD, 0.12, QUIET),
     }
-    recently(either_pack).run(
+    recent(either_pack).run(
         *(
             Case(
                 name=name,
-                series=one(Phase(minutes=60, curve=curve, in_decode=load), minimum=level, source=source),
+                series=one(but(HOUR, curve=curve, in_decode=load), minimum=level, source=source),
                 firing={50: alerts},
                 flags=True,
             )
             for name, (load, curve, level, alerts) in told.items()
-        ),
-        every=2,
+        )
     )
 
 
 def test_replicas_that_differ_count_together_and_an_idle_one_not_at_all(pack: Pack) -> None:
-    phase, minimum = Phase(minutes=100, curve=MODEST), "inference_service:specdec_acceptance:min"
-    nothing = service(dataclasses.replace(phase, drafts_per_minute=0, requests_per_minute=0), labels=SECOND)
-    idle = [one for one in nothing if "policy" not in one.name]  # the exporter says no level without drafts
-    busy = one(phase)
+    phase = Phase(minutes=100, curve=MODEST)
+    nothing = one(but(phase, drafts_per_minute=0, requests_per_minute=0), labels=SECOND)
+    idle = [each for each in nothing if "policy" not in each.name]  # the exporter says no level without drafts
     ngram = one(phase, method="ngram", minimum=0.3, labels=SECOND)
-    recently(pack).run(
-        Case(name="two methods", series=busy + ngram, firing={95: QUIET}, values={60: {minimum: 0.4}}),
-        Case(name="one is idle", series=busy + idle, firing={95: {TICKET}}, values={60: {minimum: 0.5}}),
-        Case(
-            name="measured",
-            series=busy + measured(100, 1.0, break_even=0.3),
-            firing={60: QUIET},
-            values={60: {minimum: 0.3}},
-        ),
+    told = {
+        "two methods": (ngram, QUIET, 0.4),
+        "one is idle": (idle, {TICKET}, 0.5),
+        "measured": (measured(100, 1.0, break_even=0.3), QUIET, 0.3),
+    }
+    recent(pack).run(
+        *(
+            Case(name=name, series=one(phase) + more, firing={60: alerts}, values={60: {MINIMUM: level}})
+            for name, (more, alerts, level) in told.items()
+        )
     )
 
 
 def test_an_incident_with_pauses_is_one(pack: Pack) -> None:
     """Acceptance swings: what fired goes on firing, and ends with the incident."""
     swinging = [Phase(minutes=12, curve=(1.4 * rate, rate, 0.6 * rate)) for rate in (0.3, 0.44)] * 9
-    series = one(Phase(minutes=60, curve=GOOD), *swinging, Phase(minutes=72, curve=GOOD))
     steady = throughout(range(92, 60 + 9 * 24, 4), TICKET)
-    recently(pack).run(Case(name="12 minutes low, 12 less low", series=series, firing={**steady, 310: QUIET}))
+    recent(pack).run(*cases({"12 minutes low": (one(HOUR, *swinging, HOUR), {**steady, 310: QUIET})}))
 
 
 def test_nothing_about_acceptance_fires_at_a_measured_speed_up(either_pack: Pack, source: Source) -> None:
-    minutes = 100
+    minutes, silent = 100, throughout(range(12, 100, 8))
 
     def drafting(curve: tuple[float, ...]) -> list[Series]:
         return one(Phase(minutes=minutes, curve=curve), source=source)
 
-    def beside_control(curve: tuple[float, ...], times: float) -> list[Series]:
-        plain = Phase(minutes=minutes, latency={"tpot": slower(STEADY["tpot"], times)})
-        return drafting(curve) + one(plain, source=source, speculative=False, labels=CONTROL)
-
-    curves = {"30 percent": POOR, "almost nothing": NOTHING}
-    silent = throughout(range(12, minutes, 8))
-    cases = [
-        Case(name=f"control {name}", series=beside_control(curve, 1.6), firing=silent) for name, curve in curves.items()
-    ]
+    slow = Phase(minutes=minutes, latency={"tpot": slower(STEADY["tpot"], 1.6)})
+    control = one(slow, source=source, speculative=False, labels=CONTROL)
+    gain = measured(minutes, 1.6, (1.5, 1.7))
+    guess = dataclasses.replace(gain[0], labels={**gain[0].labels, "basis": "assumed"})
+    named: dict[str, tuple[list[Series], Firing]] = {
+        "poor beside a control": (drafting(POOR) + control, silent),
+        "nothing beside a control": (drafting(NOTHING) + control, silent),
+    }
     if source == "exporter":
-        cases += [
-            Case(name=f"file {name}", series=drafting(curve) + measured(minutes, 1.6, (1.5, 1.7)), firing=silent)
-            for name, curve in curves.items()
-        ]
-        guess = dataclasses.replace(measured(minutes, 1.6)[0], labels={**CHAT, **replica(0), "basis": "assumed"})
-        cases += [
-            Case(name="without bounds", series=drafting(POOR) + measured(minutes, 1.6), firing=silent),
-            Case(name="only assumed", series=[*drafting(POOR), guess], firing={60: {TICKET}}),
-            Case(name="1.04 times", series=drafting(POOR) + measured(minutes, 1.04), firing={60: {TICKET}}),
-        ]
-    recently(either_pack).run(*cases, every=SLOW_MINUTES)
+        named |= {
+            "poor against a file": (drafting(POOR) + gain, silent),
+            "nothing against a file": (drafting(NOTHING) + gain, silent),
+            "without bounds": (drafting(POOR) + measured(minutes, 1.6), silent),
+            "only assumed": ([*drafting(POOR), guess], {60: {TICKET}}),
+            "1.04 times": (drafting(POOR) + measured(minutes, 1.04), {60: {TICKET}}),
+        }
+    recent(either_pack).run(*cases(named), every=SLOW_MINUTES)
 
 
 # --- Did it fall? -----------------------------------------------------------------------------------------------------
@@ -272,47 +258,31 @@ def file(minutes: int, *figures: float) -> list[Series]:
 
 
 def test_a_fall_below_the_baseline_file(pack: Pack) -> None:
-    minutes = 240
-    phase = Phase(minutes=minutes, curve=WORSE)
+    minutes, worse = 240, Phase(minutes=240, curve=WORSE)
     fallen = throughout(range(44, minutes - 4, 8), FELL)
-    of_few = dataclasses.replace(phase, drafts_per_minute=60, requests_per_minute=0.4)
-    longer, hardly = (dataclasses.replace(phase, curve=curve) for curve in (LONGER, (0.8, 0.66, 0.5)))
-    well = Phase(minutes=90, curve=GOOD)
-    recently(pack).run(
-        Case(name="for hours", series=[*one(phase), *file(minutes, 0.72, 3.16)], firing={12: QUIET, **fallen}),
-        Case(name="a file without the length", series=[*one(phase), *file(minutes, 0.72)], firing=fallen),
-        Case(
-            name="mended",
-            series=[*one(dataclasses.replace(phase, minutes=150), well), *file(minutes, 0.72, 3.16)],
-            firing={148: {FELL}, 180: QUIET},
+
+    def against(*phases: Phase, counted: bool = True, **more: float) -> list[Series]:
+        return service(*phases, families=("tpot",) * counted, **more) + file(minutes, 0.72, 3.16)  # type: ignore[arg-type]
+
+    def of_few(requests: float) -> Phase:  # 1800 drafts
+        return but(worse, drafts_per_minute=60, requests_per_minute=requests)
+
+    named: Cases = {
+        "for hours": (against(worse), {12: QUIET, **fallen}),
+        "a file without the length": (one(worse) + file(minutes, 0.72), fallen),
+        "mended": (against(but(worse, minutes=150), but(HOUR, minutes=90)), {148: {FELL}, 180: QUIET}),
+        "hardly": (against(but(worse, curve=(0.8, 0.66, 0.5))), {60: QUIET}),
+        "k 3 to 8": (against(but(worse, curve=LONGER), minimum=0.3), {60: QUIET}),
+        "of another method": (
+            [*against(worse), problem("baseline_other_method", minutes)],
+            throughout(range(4, 120, 4)),
         ),
-        Case(name="hardly", series=[*one(hardly), *file(minutes, 0.72, 3.16)], firing={60: QUIET}),
-        Case(name="k 3 to 8", series=[*one(longer, minimum=0.3), *file(minutes, 0.72, 3.16)], firing={60: QUIET}),
-        Case(
-            name="a file of another method",
-            series=[*one(phase), *file(minutes, 0.72, 3.16), problem("baseline_other_method", minutes)],
-            firing={20: QUIET},
-            values={60: {f'count(ALERTS{{alertname="{LOW}"}})': None}},
-        ),
-        # 1800 drafts of twelve requests, as many of one that ends later, and of as many short ones.
-        Case(name="few requests", series=[*one(of_few), *file(minutes, 0.72, 3.16)], firing={100: QUIET}),
-        Case(
-            name="one request",
-            series=[*one(dataclasses.replace(of_few, requests_per_minute=0)), *file(minutes, 0.72, 3.16)],
-            firing={100: QUIET},
-        ),
-        Case(
-            name="many requests",
-            series=[*one(dataclasses.replace(of_few, requests_per_minute=60)), *file(minutes, 0.72, 3.16)],
-            firing={100: {FELL}},
-        ),
-        Case(
-            name="requests that nobody counts",
-            series=[*service(dataclasses.replace(of_few, requests_per_minute=60)), *file(minutes, 0.72, 3.16)],
-            firing={100: {FELL}},
-        ),
-        every=SLOW_MINUTES,
-    )
+        "of twelve requests": (against(of_few(0.4)), {100: QUIET}),
+        "of one that ends later": (against(of_few(0)), {100: QUIET}),
+        "of many requests": (against(of_few(60)), {100: {FELL}}),
+        "of requests that nobody counts": (against(of_few(60), counted=False), {100: {FELL}}),
+    }
+    recent(pack).alone(LOW).run(*cases(named), every=SLOW_MINUTES)
 
 
 STEP = 2  # minutes between two samples of days
@@ -324,205 +294,164 @@ def at(day: int, hour: int) -> int:
 
 
 def test_what_is_usual_after_a_day(either_pack: Pack, source: Source) -> None:
-    """Five days; what is usual needs one."""
-
-    def days(name: str, hours: Hours, firing: Firing, requests: float = 60) -> Case:
-        phases = [Phase(minutes=60 // STEP, curve=curve, requests_per_minute=requests) for curve in hours]
-        return Case(name=name, series=one(*phases, source=source, minimum=0.2), firing=firing)
-
-    def between(*hours: int) -> range:
-        return range(at(*hours[:2]), at(*hours[2:]), 60)
-
+    """Above break-even, a low hour of every day is news once, and a fall for good for a day."""
     well: Hours = [GOOD] * 24
     night: Hours = [WORSE if 2 <= hour < 6 else GOOD for hour in range(24)]
-    either_pack.only("drafts", "latency", "history", "alerts-drafts").run(
-        days(
-            "a low hour of the day",
-            [*well * 2, *night * 3],
-            {at(2, 1): QUIET, at(2, 4): {FELL}, at(2, 8): QUIET}
-            | throughout([at(day, hour) for day in (3, 4) for hour in range(24)]),
+
+    def days(*hours: tuple[float, ...], requests: float = 60) -> list[Series]:
+        phases = [Phase(minutes=60 // STEP, curve=curve, requests_per_minute=requests) for curve in hours]
+        return one(*phases, source=source, minimum=0.2)
+
+    def hourly(since: int, until: int, *alerts: str) -> Firing:
+        return throughout(range(since, until, 60), *alerts)
+
+    news = {at(2, 1): QUIET, at(2, 4): {FELL}, at(2, 8): QUIET}
+    lasting = hourly(at(2, 2), at(2, 18), FELL)
+    named: Cases = {
+        "a low hour of the day": (days(*well * 2, *night * 3), {**news, **hourly(at(3, 0), at(5, 0))}),
+        "from the first day on": (days(*night * 3), hourly(at(0, 1), at(3, 0))),
+        "at another hour": (
+            days(*night * 3, *night[:12], *[WORSE] * 12),
+            {at(3, 8): QUIET, **hourly(at(3, 14), at(4, 0), FELL)},
         ),
-        days("from the first day on", night * 3, throughout(between(0, 1, 3, 0))),
-        days(
-            "at another hour",
-            [*night * 3, *night[:12], *[WORSE] * 12],
-            throughout([at(3, 8)]) | throughout(between(3, 14, 4, 0), FELL),
-        ),
-        days(
-            "for good",
-            [*well * 2, *[WORSE] * 48],
-            {at(1, 23): QUIET} | throughout(between(2, 2, 2, 18), FELL) | throughout([at(3, 4), at(3, 12)]),
-        ),
-        days("k 3 to 8", [*well * 2, *[LONGER] * 24], throughout(between(1, 20, 3, 0))),
-        days("few requests", [*well * 2, *[WORSE] * 24], throughout(between(2, 0, 3, 0)), requests=0.5),
-        days("too young", [*well[:20], *[WORSE] * 3], throughout([at(0, 22)])),
-        every=60,
-        step=STEP,
-    )
+        "for good": (days(*well * 2, *[WORSE] * 48), {at(1, 23): QUIET, **lasting, **hourly(at(3, 4), at(4, 0))}),
+        "k 3 to 8": (days(*well * 2, *[LONGER] * 24), hourly(at(1, 20), at(3, 0))),
+        "of few requests": (days(*well * 2, *[WORSE] * 24, requests=0.5), hourly(at(2, 0), at(3, 0))),
+        "too young": (days(*well[:20], *[WORSE] * 3), {at(0, 22): QUIET}),
+    }
+    pack = either_pack.only("drafts", "latency", "history", "alerts-drafts")
+    pack.run(*cases(named), every=60, step=STEP)
 
 
 # --- Drafts of which vLLM verifies a part -----------------------------------------------------------------------------
 
 
+def busy(minutes: int, first: float = 0.72, **different: float | bool) -> Phase:
+    """Big batches, where one position of each draft is verified. All of it counts as drafted."""
+    given = {"drafts_per_minute": 2400.0, "requests_per_minute": 240.0, "running": 24.0}
+    return but(Phase(minutes=minutes, curve=(first, 0.0, 0.0)), **(given | different))
+
+
 def test_where_vllm_verifies_a_part_of_each_draft_only_the_length_tells(pack: Pack) -> None:
-    """The whole draft is verified at light load, one position of it in big batches; all of it counts as drafted."""
-    minutes, change = 160, 60
-    curve = (0.72, 0.52, 0.37)
-    rate = "inference_service:specdec_acceptance:ratio30m"
-
-    def busy(minutes: int, first: float = 0.72, **different: object) -> Phase:
-        given = {"drafts_per_minute": 2400.0, "requests_per_minute": 240.0, "running": 24.0}
-        return Phase(minutes=minutes, curve=(first, 0.0, 0.0), **(given | different))  # type: ignore[arg-type]
-
-    def light(minutes: int) -> Phase:
-        return Phase(minutes=minutes, curve=curve)
-
-    def gone(minutes: int) -> Phase:
-        return Phase(minutes=minutes, present=False)
-
-    def rising(first: float, verification: str) -> list[Series]:
-        return one(light(change), busy(minutes - change, first), verification=verification)
-
+    minutes = 160
+    light, gone = Phase(minutes=80, curve=(0.72, 0.52, 0.37)), Phase(minutes=80, present=False)
     silent = throughout(range(40, minutes - 4, 8))
-    old = one(busy(80), gone(80), verification="adaptive")
-    restarted = busy(40, restart=True)
+    adaptive: dict[str, Any] = {"verification": "adaptive"}
+    old, restarted = one(busy(80), gone, **adaptive), busy(40, restart=True)
     # The new pod's log is not read at its first scrapes.
-    starting = one(gone(80), busy(80), labels=SECOND)
+    starting = one(gone, busy(80), labels=SECOND)
     (info,) = (each for each in starting if each.name == "specdec_predictor_info")
     starting.remove(info)
     starting += [
         dataclasses.replace(info, values=[*info.values[:84], *[None] * 76]),
-        dataclasses.replace(
-            info, values=[*[None] * 84, *info.values[84:]], labels={**info.labels, "verification": "adaptive"}
-        ),
+        dataclasses.replace(info, values=[*[None] * 84, *info.values[84:]], labels={**info.labels, **adaptive}),
     ]
-    recently(pack).run(
-        Case(name="adaptive", series=rising(0.72, "adaptive"), firing=silent, values={100: {rate: None}}),
-        Case(name="adaptive and broken", series=rising(0.05, "adaptive"), firing={60: QUIET, 100: {PAGE}, 150: {PAGE}}),
-        Case(name="all of it", series=rising(0.72, "full"), firing={60: QUIET, 100: {TICKET}}),
-        Case(
-            name="broken, of few drafts",
-            series=one(busy(minutes, 0.05, drafts_per_minute=20, requests_per_minute=2), verification="adaptive"),
-            firing=silent,
-        ),
-        Case(
-            name="switched off",
-            series=old + one(gone(80), light(80), labels=SECOND, verification="full"),
-            firing=silent,
-            values={100: {rate: None}, 125: {rate: 0.537}},
-        ),
-        Case(
-            name="switched on",
-            series=one(light(80), gone(80)) + one(gone(80), busy(80), labels=SECOND, verification="adaptive"),
-            firing=silent,
-        ),
-        Case(
-            name="one of two",
-            series=one(busy(minutes), verification="adaptive") + one(light(minutes), labels=SECOND),
-            firing=silent,
-        ),
-        Case(name="restarts", series=one(busy(80), restarted, restarted, verification="adaptive"), firing=silent),
-        Case(name="a log that is not read yet", series=old + starting, firing=silent),
-        every=SLOW_MINUTES,
-    )
+    few = busy(minutes, 0.05, drafts_per_minute=20, requests_per_minute=2)
+    named: Cases = {
+        "adaptive": (one(light, busy(80), **adaptive), silent),
+        "adaptive and broken": (one(light, busy(80, 0.05), **adaptive), {80: QUIET, 120: {PAGE}, 150: {PAGE}}),
+        "broken, of few drafts": (one(few, **adaptive), silent),
+        "all of it": (one(light, busy(80), verification="full"), {80: QUIET, 120: {TICKET}}),
+        "switched on": (one(light, gone) + one(gone, busy(80), labels=SECOND, **adaptive), silent),
+        "one of two": (one(busy(minutes), **adaptive) + one(but(light, minutes=minutes), labels=SECOND), silent),
+        "restarts": (one(busy(80), restarted, restarted, **adaptive), silent),
+        "a log that is not read yet": (old + starting, silent),
+    }
+    off = old + one(gone, light, labels=SECOND, verification="full")
+    values: dict[int, dict[str, float | None]] = {100: {RATE: None}, 125: {RATE: 0.537}}
+    off_case = Case(name="switched off", series=off, firing=silent, values=values)
+    recent(pack).run(*cases(named), off_case, every=SLOW_MINUTES)
 
 
 def test_without_the_sidecar_a_setting_names_the_services_that_verify_a_part(pack: Pack) -> None:
     groups = groups_with("{ source: 'vllm', vllm_adaptive_selector: 'inference_service=~\".*named.*\"' }")
-    load = Phase(minutes=60), Phase(minutes=60, curve=(0.72, 0.0, 0.0), drafts_per_minute=2400, requests_per_minute=240)
-    recently(dataclasses.replace(pack, groups=groups)).run(
-        Case(name="named", series=one(*load, source="vllm"), firing={60: QUIET, 110: QUIET}),
-        Case(name="not told", series=one(*load, source="vllm"), firing={60: QUIET, 110: {TICKET}}),
-        every=SLOW_MINUTES,
-    )
+    rising = one(HOUR, busy(60), source="vllm")
+    named: Cases = {"named": (rising, {110: QUIET}), "not told": (rising, {60: QUIET, 110: {TICKET}})}
+    recent(dataclasses.replace(pack, groups=groups)).run(*cases(named), every=SLOW_MINUTES)
 
 
 # --- Is one replica unlike the others? --------------------------------------------------------------------------------
 
 
 def test_a_replica_with_the_wrong_head(either_pack: Pack, source: Source) -> None:
-    minutes = 120
+    phase, gone = Phase(minutes=120, curve=GOOD), Phase(minutes=80, present=False)
+    wrong, silent = but(phase, curve=MODEST), but(phase, drafts_per_minute=0)
+    hours, removed = but(phase, minutes=80), but(phase, minutes=40, removed=True)
 
-    def replicas(*curves: tuple[float, ...], **different: float) -> list[Series]:
-        phase = Phase(minutes=minutes, **different)  # type: ignore[arg-type]
-        return [
-            each
-            for number, curve in enumerate(curves)
-            for each in one(dataclasses.replace(phase, curve=curve), source=source, labels=replica(number))
-        ]
+    def alike(*curves: tuple[float, ...], **different: float) -> list[Series]:
+        return replicas(*(but(phase, curve=curve, **different) for curve in curves), source=source)
 
-    def beside(*phases: Phase, of: int = 1, number: int = 8, **more: object) -> list[Series]:
-        return replicas(*[GOOD] * of) + one(*phases, source=source, labels=replica(number), **more)
+    def beside(*phases: Phase, of: int = 1, number: int = 8, **more: bool) -> list[Series]:
+        return alike(*[GOOD] * of) + one(*phases, source=source, labels=replica(number), **more)
 
-    hour = Phase(minutes=80, curve=MODEST)
-    removed = dataclasses.replace(hour, minutes=40, removed=True)
-    silent = Phase(minutes=minutes, drafts_per_minute=0)
-    small = Phase(minutes=minutes, curve=(0.1, 0.0, 0.0), drafts_per_minute=60)
-    cases: dict[str, tuple[list[Series], Firing]] = {
-        "one of three": (replicas(GOOD, GOOD, MODEST), {16: QUIET, 40: {POOR_DRAFTS}, 110: {POOR_DRAFTS}}),
-        "one of two": (replicas(GOOD, (0.65, 0.5, 0.38)), {110: {POOR_DRAFTS}}),
-        "a small one": (beside(small, of=2), {110: {POOR_DRAFTS}}),
-        "three alike": (replicas(GOOD, GOOD, (0.8, 0.7, 0.55)), {110: QUIET}),
-        "two alike": (replicas(GOOD, (0.7, 0.55, 0.45)), {110: QUIET}),
-        "of a few requests": (replicas(GOOD, GOOD, MODEST, drafts_per_minute=20), {110: QUIET}),
-        "alone": (replicas(MODEST), {110: {TICKET}}),
-        "a longer draft": (replicas(GOOD, LONGER), {110: QUIET}),
-        "a canary with k 5": (beside(Phase(minutes=minutes, curve=LONGER[:5]), of=4), {110: QUIET}),
-        # A larger part of the service would be judged by its own mean; the text names the canary.
-        "a canary with k 8": (beside(Phase(minutes=minutes, curve=LONGER), of=4), {110: {POOR_DRAFTS}}),
-        "removed": (beside(hour, removed, of=2, number=9), {76: {POOR_DRAFTS}, 100: QUIET}),
+    replaced = one(hours, removed, source=source, labels=replica(10))
+    replaced += one(gone, but(phase, minutes=40, curve=(0.8, 0.66, 0.5)), source=source, labels=replica(11))
+    named: Cases = {
+        "one of three": (alike(GOOD, GOOD, MODEST), {16: QUIET, 40: {POOR_DRAFTS}, 110: {POOR_DRAFTS}}),
+        "one of two": (alike(GOOD, (0.65, 0.5, 0.38)), {110: {POOR_DRAFTS}}),
+        "a small one": (beside(but(wrong, drafts_per_minute=60), of=2), {110: {POOR_DRAFTS}}),
+        "three alike": (alike(GOOD, GOOD, (0.8, 0.7, 0.55)), {110: QUIET}),
+        "two alike": (alike(GOOD, (0.7, 0.55, 0.45)), {110: QUIET}),
+        "of a few requests": (alike(GOOD, GOOD, MODEST, drafts_per_minute=20), {110: QUIET}),
+        "alone": (alike(MODEST), {110: {TICKET}}),
+        "replaced by one that is hardly worse": (replaced, throughout(range(80, 120, 4))),
+        "a longer draft": (alike(GOOD, LONGER), {110: QUIET}),
+        "a canary with k 5": (beside(but(phase, curve=LONGER[:5]), of=4), {110: QUIET}),
+        "a canary with k 8": (beside(but(phase, curve=LONGER), of=4), {110: {POOR_DRAFTS}}),  # as the text says
+        "removed": (
+            beside(but(wrong, minutes=80), removed, of=2, number=9),
+            {76: {POOR_DRAFTS}, 100: QUIET},
+        ),
         "no drafts": (beside(silent), {28: QUIET, 44: {NO_DRAFTS}, 110: {NO_DRAFTS}}),
         "no counters": (beside(silent, speculative=False), {110: {NO_DRAFTS}}),
-        "idle": (beside(dataclasses.replace(silent, requests_per_minute=0)), {110: QUIET}),
-        "no drafts in a peak": (beside(Phase(minutes=80), dataclasses.replace(silent, minutes=40)), {118: QUIET}),
+        "idle": (beside(but(silent, requests_per_minute=0)), {110: QUIET}),
+        "no drafts in a peak": (beside(hours, but(silent, minutes=40)), {118: QUIET}),
     }
-    recently(either_pack).run(
-        *(Case(name=name, series=series, firing=firing) for name, (series, firing) in cases.items()), every=SLOW_MINUTES
-    )
+    recent(either_pack).run(*cases(named), every=SLOW_MINUTES)
 
 
 def test_a_slow_replica(either_pack: Pack, source: Source) -> None:
     minutes = 120
 
-    def by(phase: Phase, times: float) -> Phase:
-        return dataclasses.replace(phase, latency={"tpot": slower(STEADY["tpot"], times)})
+    def by(times: float, minutes: int = minutes, **different: float) -> Phase:
+        return but(Phase(minutes=minutes, latency={"tpot": slower(STEADY["tpot"], times)}), **different)
 
-    def replicas(*times: float, **phases: float) -> list[Series]:
-        every = [Phase(minutes=minutes, latency={"tpot": slower(STEADY["tpot"], factor)}, **phases) for factor in times]  # type: ignore[arg-type]
-        return [
-            each for number, phase in enumerate(every) for each in one(phase, source=source, labels=replica(number))
-        ]
+    def all_of(*phases: Phase) -> list[Series]:
+        return replicas(*phases, source=source)
 
-    # The first minutes after a start are slow.
-    starting = Phase(minutes=50, present=False), by(Phase(minutes=8), 5), Phase(minutes=62)
-    step = Phase(minutes=60), by(Phase(minutes=60), 5)
-    ramp = [by(Phase(minutes=10), 1 + number / 5) for number in range(12)]
-    both = [each for number in (0, 1) for each in one(*step, source=source, labels=replica(number))]
-    either_pack.only("drafts", "latency", "alerts-drafts").run(
-        Case(name="of two", series=replicas(1, 1.7), firing={24: QUIET, 44: {SLOW}}),
-        Case(name="of eight", series=replicas(*[1.0] * 7, 1.7), firing={24: QUIET, 44: {SLOW}}),
-        Case(name="hardly", series=replicas(1, 1.35), firing={60: QUIET}),
-        Case(name="hardly of eight", series=replicas(*[1.0] * 7, 1.4), firing={60: QUIET}),
-        Case(name="alone", series=replicas(3), firing={60: QUIET}),
-        Case(name="alone, with more load", series=one(*ramp, source=source), firing=throughout(range(40, minutes, 4))),
-        Case(name="of a few requests", series=replicas(1, 2, requests_per_minute=1), firing={60: QUIET}),
-        Case(
-            name="new",
-            series=replicas(1, 1) + one(*starting, source=source, labels=replica(9)),
-            firing=throughout(range(52, minutes, 4)),
-        ),
-        Case(name="all of them", series=both, firing=throughout(range(60, minutes, 4))),
-        every=SLOW_MINUTES,
-    )
+    def in_turn(*phases: Phase, number: int) -> list[Series]:
+        return one(*phases, source=source, labels=replica(number))
+
+    starting = in_turn(Phase(minutes=50, present=False), by(5, 8), Phase(minutes=62), number=2)
+    step = [each for number in (0, 1) for each in in_turn(by(1, 60), by(5, 60), number=number)]
+    ramp = in_turn(*(by(1 + number / 5, 10) for number in range(12)), number=0)
+    named: Cases = {
+        "of two": (all_of(by(1), by(1.7)), {24: QUIET, 44: {SLOW}}),
+        "of eight": (all_of(*[by(1)] * 7, by(1.7)), {24: QUIET, 44: {SLOW}}),
+        "hardly of two": (all_of(by(1), by(1.35)), {60: QUIET}),
+        "hardly of eight": (all_of(*[by(1)] * 7, by(1.4)), {60: QUIET}),
+        "alone": (all_of(by(3)), {60: QUIET}),
+        "of a few requests": (all_of(by(1), by(2, requests_per_minute=1)), {60: QUIET}),
+        "alone, with more load": (ramp, throughout(range(40, minutes, 4))),
+        "new": (all_of(by(1), by(1)) + starting, throughout(range(52, minutes, 4))),  # its first minutes are slow
+        "both": (step, throughout(range(60, minutes, 4))),
+    }
+    either_pack.only("drafts", "latency", "alerts-drafts").run(*cases(named), every=SLOW_MINUTES)
 
 
 # --- What the alerts say ----------------------------------------------------------------------------------------------
 
 
-def test_the_texts_name_the_service_and_figures_of_one_window(pack: Pack) -> None:
-    """Those of half an hour, and what was accepted at most since it broke."""
-    well, bad = Phase(minutes=60, curve=GOOD), Phase(minutes=30, curve=(0.04, 0.015, 0.005))
-    collapse = Case(name="2 percent", series=[*one(well, bad), *file(90, 0.72, 3.16)])
-    page, low, fell = sorted(recently(pack).fired((88, collapse))[0], key=lambda alert: str(alert.labels))
+def test_the_texts_set_no_figure_of_five_minutes_beside_one_of_thirty(pack: Pack) -> None:
+    who = "eu-1/prod/chat (llama)"
+    collapsed = one(HOUR, Phase(minutes=30, curve=(0.04, 0.015, 0.005)))
+    broken = one(busy(90, 0.05), verification="adaptive")
+    fell, low, page = recent(pack).fired((88, Case(name="2 percent", series=collapsed + file(90, 0.72, 3.16))))[0]
+    ((length,),) = recent(pack).fired((88, Case(name="5 percent", series=broken)))
 
-    print(page, low, fell)
+    assert page.annotations["summary"] == f"{who} accepts almost no draft token: at most 2% in 15m."
+    assert page.annotations["description"] == "Draft and target do not fit. It usually accepts 72%."
+    assert length.annotations["summary"] == f"{who} accepts almost no draft token: 1.05 tokens a step."
+    assert low.annotations["summary"] == f"{who} accepts 4.333% of its draft tokens; break-even is 50% (assumed)."
+    assert fell.annotations["summary"] == f"{who} accepts 4.333% of its draft tokens; usually 72%."
+    assert fell.annotations["description"] == "Over 30m, a step gives 1.13 tokens (mean acceptance length)."
