@@ -8,7 +8,8 @@ function(config, s, series)
   local w(n) = config.minutes(n);
   local vllm = config.source == 'vllm';
   local enough = '%s >= %d' % [s.drafts.record, config.min_drafts];
-  // Nobody hears of acceptance while speculation is measured to pay.
+  // Nobody hears of acceptance while speculation is measured to pay: for a page surely, and now; for a ticket over half an hour.
+  local unless_it_pays_now = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
   local unless_it_pays = '\nunless %s >= %s' % [s.speedup.record, number(config.speedup.wanted)];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
   local facts = 'Over %s, a step gives %s tokens (mean acceptance length).' % [w(30), of(s.length, text.two)];
@@ -70,7 +71,7 @@ function(config, s, series)
           or %(length)s < %(least)s unless %(rate)s
         )
         and %(enough)s
-        and %(drafts)s offset %(before)s > 0%(unless_it_pays)s
+        and %(drafts)s offset %(before)s > 0%(unless_it_pays_now)s
       ||| % {
         now: s.acceptance_now.record,
         quarter: w(15),
@@ -82,7 +83,7 @@ function(config, s, series)
         enough: enough,
         drafts: s.drafts.record,
         before: w(25),
-        unless_it_pays: unless_it_pays,
+        unless_it_pays_now: unless_it_pays_now,
       },
       local most = 'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
       summary: '%s accepts almost no draft token: %s.' % [text.model, text.where(
