@@ -33,8 +33,8 @@ function(config)
 
   {
     // One kind of series. Prefill pods of disaggregated serving draft nothing, and their time per output token is 0.
-    of(what, suffix='', matchers=[])::
-      select((if vllm then config.vllm_prefix + names[what][1] else names[what][0]) + suffix, [config.role_selector] + matchers),
+    of(what, suffix='', matchers=[], role=config.role_selector)::
+      select((if vllm then config.vllm_prefix + names[what][1] else names[what][0]) + suffix, [role] + matchers),
     // A family that only the exporter has.
     family(name, matchers=[]):: select(name, matchers),
     // vLLM's own series name their service by another label, or by nothing: then their job is the service.

@@ -21,9 +21,10 @@ local promql = import 'promql.libsonnet';
     if vllm && config.vllm_adaptive_selector == '' then expression
     else expression + '\nunless on (%s) %s' % [level, partly],
 
-  local acceptance(operation, minutes) = whole('%s\n/ (%s > 0)' % [
+  local acceptance(operation, minutes, over=0) = whole('%s\n/ (%s > %s)' % [
     series.sum(operation, 'accepted_tokens', minutes),
     series.sum(operation, 'draft_tokens', minutes),
+    number(over),
   ]),
 
   // The most of three: three of four hours of the week; yesterday, and a week ago, around this hour. The last hour is left
@@ -74,8 +75,8 @@ local promql = import 'promql.libsonnet';
     acceptance_now: {
       record: record('acceptance:ratio5m'),
       unit: 'percentunit',
-      help: 'The same of five minutes.',
-      expr: acceptance('rate', 5),
+      help: 'The same of five minutes, unless there are hardly any draft tokens: fewer a second than %s.' % number(config.min_drafts / 2000),
+      expr: acceptance('rate', 5, config.min_drafts / 2000),
     },
     length: {
       record: record('acceptance:length30m'),

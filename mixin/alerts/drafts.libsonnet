@@ -8,10 +8,11 @@ function(config, s, series)
   local w(n) = config.minutes(n);
   local vllm = config.source == 'vllm';
   local enough = '%s >= %d' % [s.drafts.record, config.min_drafts];
-  // Nobody hears of acceptance while speculation is measured to pay.
-  local unless_it_pays = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
+  // Nobody hears of acceptance while speculation is measured to pay: for a page surely, and now; for a ticket over half an hour.
+  local unless_it_pays_now = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
+  local unless_it_pays = '\nunless %s >= %s' % [s.speedup.record, number(config.speedup.wanted)];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
-  local facts = 'Over %s, a step gives %s tokens (mean acceptance length)' % [w(30), of(s.length, text.two)];
+  local facts = 'Over %s, a step gives %s tokens (mean acceptance length).' % [w(30), of(s.length, text.two)];
   local assumed = if vllm then 'assumed' else text.where(
     'specdec_break_even_acceptance_ratio{%s, basis="measured"}', 'measured', 'assumed'
   );
@@ -21,7 +22,8 @@ function(config, s, series)
     impact: 'Answers may be slower than without speculation. Only a measured speed-up tells.',
   };
   local usual(what) = '%s{what="%s"}' % [s.acceptance_usual.record, what];
-  local usual_of(what) = s.acceptance_usual.record + '{%s, what="' + what + '"}';
+  local usually = of(s.acceptance_usual, text.percent, ', what="ratio"');
+  local usually_if_known = text.where(s.acceptance_usual.record + '{%s, what="ratio"}', ' It usually accepts %s.' % usually);
 
   local replica = config.replica;
   local outlier(spec) = {
@@ -31,11 +33,12 @@ function(config, s, series)
     keep: 10,
     impact: 'Requests to this replica are slower than the same requests to the others.',
     action: 'Compare its arguments, image and model files with those of another replica; roll its revision back, or restart it.',
-  } + spec;
+  } + spec + { expr: promql.strip(spec.expr) + '\nand on (instance) ' + series.own_up };  // it is still there
   local who = 'Pod %s (engine {{ $labels.engine }}{{ with $labels.revision }}, revision {{ . }}{{ end }}) of %s' % [text.pod, text.model];
-  local ofReplica(what, over, least) = series.by('avg', replica, '%s / (%s > %d)' % [
-    promql.range('increase', what, w(30)),
-    promql.range('increase', over, w(30)),
+  // Prefill pods draft nothing, and their time per output token is 0: their role need not be asked.
+  local ofReplica(what, over, least, minutes, suffixes=['', '']) = series.by('avg', replica, '%s / (%s > %d)' % [
+    promql.range('increase', series.of(what, suffixes[0], role=''), w(minutes)),
+    promql.range('increase', series.of(over, suffixes[1], role=''), w(minutes)),
     least,
   ]);
 
@@ -45,7 +48,12 @@ function(config, s, series)
       severity: 'warning',
       wait: 2,
       keep: 5,
-      expr: '%s == 0\nand %s >= 1' % [s.drafts.record, s.tokens.record],
+      // What stopped before within a day, and began again by itself (dynamic k in peaks), is given three hours.
+      expr: |||
+        %(drafts)s == 0
+        and %(tokens)s >= 1
+        unless (max_over_time(%(drafts)s[%(by_itself)s]) > 0 and min_over_time(%(drafts)s[%(day)s] offset %(by_itself)s) == 0)
+      ||| % { drafts: s.drafts.record, tokens: s.tokens.record, by_itself: w(180), day: w(1440) },
       summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
       description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
       impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
@@ -59,11 +67,11 @@ function(config, s, series)
       expr: |||
         (
           max_over_time(%(now)s[%(quarter)s]) < %(broken)s
-          unless max_over_time(%(now)s[%(quarter)s]) * (%(length)s - 1) / (%(rate)s > 0) >= %(few)s
+          unless max_over_time(%(now)s[%(quarter)s]) * (%(length)s - 1) / %(rate)s >= %(few)s
           or %(length)s < %(least)s unless %(rate)s
         )
         and %(enough)s
-        and %(drafts)s offset %(before)s > 0%(unless_it_pays)s
+        and %(drafts)s offset %(before)s > 0%(unless_it_pays_now)s
       ||| % {
         now: s.acceptance_now.record,
         quarter: w(15),
@@ -75,23 +83,21 @@ function(config, s, series)
         enough: enough,
         drafts: s.drafts.record,
         before: w(25),
-        unless_it_pays: unless_it_pays,
+        unless_it_pays_now: unless_it_pays_now,
       },
-      summary: '%s accepts almost no draft token: a step gives %s tokens.' % [text.model, of(s.length, text.two)],
-      description: text.where(
-        'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
-        'At most %s of its draft tokens were accepted in any %s of the last %s. ' % [
-          text.number('max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)], text.percent),
-          w(5),
-          w(15),
-        ]
-      ) + 'Most likely draft and target do not fit.',
+      local most = 'max_over_time(%s{%%s}[%s])' % [s.acceptance_now.record, w(15)],
+      summary: '%s accepts almost no draft token: %s.' % [text.model, text.where(
+        most,
+        'at most %s in %s' % [text.number(most, text.percent), w(15)],
+        '%s tokens a step' % of(s.length, text.two),
+      )],
+      description: 'Draft and target do not fit.' + usually_if_known,
       action: 'Roll back the last change of draft model, target or quantisation: vLLM does not check that they fit.',
     },
     low {
       severity: 'warning',
       reason: 'low',
-      wait: 10,
+      wait: 8,
       keep: 15,
       expr: |||
         %(rate)s < 0.95 * %(min)s
@@ -105,9 +111,8 @@ function(config, s, series)
         enough: enough,
         unless_it_pays: unless_it_pays,
       },
-      summary: '%s accepts %s of its draft tokens; it takes %s to break even (%s).' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
-      description: facts + '.'
-                   + text.where(usual_of('ratio'), ' Usually %s are accepted.' % of(s.acceptance_usual, text.percent, ', what="ratio"')),
+      summary: '%s accepts %s of its draft tokens; break-even is %s (%s).' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
+      description: facts + usually_if_known,
       action: 'If it fell, find what changed. If nothing did, measure whether drafts pay at this load: specdec-exporter compare.',
     },
     low {
@@ -115,12 +120,13 @@ function(config, s, series)
       reason: 'fell',
       wait: 15,
       keep: 15,
-      // Of longer drafts a smaller share is accepted, and no token less.
+      // Of longer drafts a smaller share is accepted, and no token less. Drafts of one request are alike: those of few tell little.
       expr: |||
         %(rate)s < ignoring (what) %(fell)s * %(usual)s
         and %(now)s < ignoring (what) %(nearly)s * %(usual)s
         unless %(length)s > ignoring (what) 0.95 * %(usual_length)s
-        and %(enough)s%(other)s
+        and %(enough)s
+        unless %(requests)s < %(few)d%(other)s
       ||| % {
         rate: s.acceptance.record,
         now: s.acceptance_now.record,
@@ -130,14 +136,12 @@ function(config, s, series)
         length: s.length.record,
         usual_length: usual('length'),
         enough: enough,
+        requests: s.requests.record,
+        few: config.min_drafts / 50,
         other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
       },
-      summary: '%s accepts %s of its draft tokens; usually it accepts %s.' % [
-        text.model,
-        text.value(text.percent),
-        of(s.acceptance_usual, text.percent, ', what="ratio"'),
-      ],
-      description: facts + text.where(usual_of('length'), '; usually %s' % of(s.acceptance_usual, text.two, ', what="length"')) + '.',
+      summary: '%s accepts %s of its draft tokens; usually %s.' % [text.model, text.value(text.percent), usually],
+      description: facts,
       impact: 'Answers are slower than before.',
       action: 'Find what changed when it fell: prompts, temperature, adapter, release, quantisation. If users are fine, wait a day: then it is usual.',
     },
@@ -148,7 +152,7 @@ function(config, s, series)
       keep: 10,
       expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance_flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
-      description: facts + '.',
+      description: facts,
       impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
       action: 'Nothing. To know whether drafts pay here, measure: specdec-exporter compare.',
     },
@@ -157,16 +161,16 @@ function(config, s, series)
       reason: 'poor_drafts',
       expr: |||
         %(own)s
-        < on (%(level)s) group_left () %(rate)s - %(gap)s + %(gap)s / (%(engines)s > 1)
+        < on (%(level)s) group_left () (%(rate)s - %(gap)s * (1 - 1 / (%(engines)s > 1)))
       ||| % {
-        own: ofReplica(series.of('accepted_tokens'), series.of('draft_tokens'), 900),
+        own: ofReplica('accepted_tokens', 'draft_tokens', 3 * config.min_drafts, 30),
         level: level,
         rate: s.acceptance.record,
         gap: number(config.outlier.acceptance),
         engines: s.engines.record,
       },
       summary: who + ' accepts %s of its draft tokens.' % text.value(text.percent),
-      description: 'The whole service accepts %s.' % of(s.acceptance, text.percent),
+      description: 'The whole service accepts %s. A canary with longer drafts looks like this, too.' % of(s.acceptance, text.percent),
     }),
     outlier({
       reason: 'no_drafts',
@@ -182,13 +186,15 @@ function(config, s, series)
       summary: who + ' does not draft; others do.',
       description: 'It generates %s tokens a second. Was it started without --speculative-config?' % text.value(text.whole),
     }),
+    // The first minutes after a start are slow: they leave the window before the wait is over.
     outlier({
       reason: 'slow',
+      wait: 30,
       expr: |||
         %(own)s
-        > on (%(level)s) group_left () %(times)s * %(mean)s / (1 + %(part)s / (%(engines)s > 1))
+        > on (%(level)s) group_left () (%(mean)s * ignoring (sli, stat) (%(times)s / (1 + %(part)s / (%(engines)s > 1))))
       ||| % {
-        own: ofReplica(series.of('tpot', '_sum'), series.of('tpot', '_count'), 50),
+        own: ofReplica('tpot', 'tpot', 50, 20, ['_sum', '_count']),
         level: level,
         times: number(config.outlier.latency),
         part: number(config.outlier.latency - 1),

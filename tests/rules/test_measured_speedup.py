@@ -6,13 +6,11 @@ It is measured by the exporter at like load, against a live control, or against 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from bench.alert_times import ONSET, rolled_out_and_back
 from rules.scenario import (
     CHAT,
     CONTROL,
-    NOWHERE,
     SECOND,
     SLOW_MINUTES,
     STEADY,
@@ -33,7 +31,6 @@ LOW = (0.5, 0.3, 0.2)  # 0.33
 POOR = (0.35, 0.15, 0.1)  # 0.2
 REJECTED = (0.12, 0.04, 0.02)  # 0.06: below broken, and the head is rejected
 NOTHING = (0.03, 0.01, 0.005)  # 0.015
-CURVES = (LOW, POOR, REJECTED, NOTHING)
 
 TICKET = "SpecDecodeAcceptanceLow warning"
 HARM, LOSS = "SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning"
@@ -66,74 +63,6 @@ def beside_control(curve: tuple[float, ...], speedup: float, requests_per_minute
 def against_file(curve: tuple[float, ...], speedup: float, requests_per_minute: float = 60.0) -> list[Series]:
     """The same with a baseline file without speculation."""
     return drafting(curve, requests_per_minute) + pinned(MINUTES, {"tpot": slower(FLAT["tpot"], speedup)})
-
-
-def per_curve(name: str, series: Iterator[list[Series]]) -> list[Case]:
-    return [Case(name=f"{name} {number}", series=one, firing=SILENT) for number, one in enumerate(series)]
-
-
-def test_nothing_about_acceptance_fires_at_a_measured_speed_up(pack: Pack) -> None:
-    def at_like_load(curve: tuple[float, ...]) -> list[Series]:
-        return drafting(curve) + measured(MINUTES, 1.6, (1.5, 1.7), break_even=0.01)
-
-    pack.run(
-        *per_curve("at like load", (at_like_load(curve) for curve in CURVES)),
-        *per_curve("without bounds or break-even", (drafting(curve) + measured(MINUTES, 1.6) for curve in CURVES)),
-        *per_curve("against a file", (against_file(curve, 1.6) for curve in CURVES)),
-        *per_curve("in 60 requests", (against_file(curve, 1.6, 2) for curve in CURVES)),
-        *per_curve("against a control", (beside_control(curve, 1.6) for curve in CURVES)),
-        every=SLOW_MINUTES,
-    )
-
-
-def test_what_is_no_measured_speed_up_leaves_the_alerts_as_they_are(pack: Pack) -> None:
-    low = {TICKET}  # a guess wakes nobody
-    speculative = Series(
-        "specdec_baseline_acceptance_ratio", {"inference_service": "chat", "model_name": "llama"}, [0.7] * MINUTES
-    )
-    # Recorded with adaptive verification: a mean acceptance length without a rate.
-    partly = dataclasses.replace(speculative, name="specdec_baseline_mean_acceptance_length", values=[2.8] * MINUTES)
-    drafted = service(Phase(minutes=MINUTES, curve=LOW), families=("tpot",), labels=NOWHERE)
-    faster = pinned(MINUTES, {"tpot": slower(STEADY["tpot"], 1.6)}, labels=NOWHERE)
-    guesses = [one for one in measured(MINUTES, 1.6) if one.labels["basis"] == "assumed"]
-    guesses.append(dataclasses.replace(measured(MINUTES, 1.6)[0], labels={**guesses[0].labels}))
-    pack.run(
-        Case(name="only assumed", series=drafting(LOW) + guesses, firing={60: low}, values={60: {SPEEDUP: None}}),
-        Case(name="1.04 times", series=drafting(LOW) + measured(MINUTES, 1.04), firing={60: low}),
-        Case(name="perhaps", series=drafting(LOW) + measured(MINUTES, 1.2, (0.9, 1.5)), firing={95: low}),
-        Case(name="slower than a file", series=against_file(LOW, 0.9), firing={60: low}),
-        Case(name="1.1 times, in 60 requests", series=against_file(LOW, 1.1, 2), firing={95: low}),
-        Case(
-            name="1.06 times, in enough requests for the verdict", series=against_file(LOW, 1.06, 8), firing={60: set()}
-        ),
-        Case(name="a file with speculation", series=[*drafted, *faster, speculative], firing={60: low}),
-        Case(
-            name="a file with drafts verified in part",
-            series=[*drafted, *faster, partly],
-            firing={60: low},
-            values={60: {SPEEDUP: None}},
-        ),
-        every=SLOW_MINUTES,
-    )
-
-
-def test_measured_break_even_takes_the_place_of_the_assumed_one(pack: Pack) -> None:
-    """Then the speed-up is measured, too, and alerts about that speak, not those about acceptance."""
-    pack.run(
-        Case(
-            name="more is accepted than drafts cost",
-            series=drafting(LOW) + measured(MINUTES, 1.04, (1.0, 1.04), break_even=0.3),
-            firing={60: set(), 95: {LOSS}},
-            values={60: {BREAK_EVEN: 0.3, VERDICT: NOT_PAYING}},
-        ),
-        Case(
-            name="less is accepted",
-            series=drafting(LOW) + measured(MINUTES, 0.95, (0.92, 0.98), break_even=0.4),
-            firing={60: set(), 95: {LOSS}},
-            values={60: {BREAK_EVEN: 0.4, VERDICT: NOT_PAYING}},
-        ),
-        every=SLOW_MINUTES,
-    )
 
 
 def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
