@@ -151,7 +151,7 @@ def test_what_is_no_outage_is_quiet(presence: Pack, life: Life) -> None:
         "a second replica loads for 18 minutes": life(ALWAYS) + life(absent(20), away(18), anew(222), labels=SECOND),
         "a rolling update": rolling,
         "to zero and back": life(*[WELL, idle(10), gone(60), away(14)] * 2),
-        "to zero for a quarter of an hour": life(WELL, idle(10), gone(15), away(14), anew(150)),
+        "to zero for six minutes": life(WELL, idle(10), gone(6), away(14), anew(160)),
         "its last scrape fails": life(*[WELL, idle(10), away(2), gone(60)] * 2),
         "one of two goes then the idle other": life(Phase(minutes=30), idle(8), gone(60))
         + life(Phase(minutes=30), gone(60), labels=SECOND),
