@@ -148,7 +148,8 @@ local promql = import 'promql.libsonnet';
       record: record('busy_requests:min10m'),
       unit: 'short',
       help: 'Requests that ran in the busiest engine throughout ten minutes. Engines that generate nothing do not count.',
-      expr: series.by('max', level, '%s\nand %s > 0' % [
+      // 0 and not absent where there is none: not every ruler ends a record at once.
+      expr: series.by('max', level, '%s\n* (%s > bool 0)' % [
         promql.range('min_over_time', series.of('running'), w(10)),
         promql.range('increase', series.of('generation_tokens'), w(10)),
       ]),
