@@ -22,7 +22,7 @@ local text = import 'text.libsonnet';
   prometheusRules+:: {
     groups+: [
       recorded('drafts', 1, [s.drafts, s.tokens, s.acceptance, s.acceptance_now, s.length, s.acceptance_min, s.acceptance_usual, s.up, s.engines, s.settled]),
-      recorded('latency', 1, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]),
+      recorded('latency', 1, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup] + (if config.source == 'vllm' then [] else [s.verdict])),
       recorded('history', 60, [s.latency_hour, s.latency_usual, s.acceptance_hour, s.acceptance_usual_hour]),
     ],
   },
@@ -34,5 +34,4 @@ local text = import 'text.libsonnet';
       alerts('alerts-data', 4, import 'alerts/data.libsonnet'),
     ],
   },
-  grafanaDashboards+:: {},
 }

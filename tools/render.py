@@ -77,10 +77,7 @@ DASHBOARDS = ROOT / "dashboards"
 GRAFANA = "10.4.0"  # the oldest that the dashboards are for
 # Grafana's names of the types of panels in use.
 PANEL_NAMES = {
-    "barchart": "Bar chart",
-    "heatmap": "Heatmap",
     "stat": "Stat",
-    "state-timeline": "State timeline",
     "table": "Table",
     "timeseries": "Time series",
 }
@@ -160,8 +157,8 @@ def render_scraping(name: str) -> str:
 def render_dashboards() -> dict[Path, str]:
     """Return the dashboards' JSON by file, and the ConfigMaps that carry them, one each."""
     snippet = """
-        local mixin = import 'mixin.libsonnet';
-        { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
+        local mixin = import 'mixin/mixin.libsonnet';
+        { dashboards: mixin.grafanaDashboards, metadata: mixin.specdecDashboards.configMap }
     """
     pack = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
     files, config_maps = {}, []
@@ -171,7 +168,7 @@ def render_dashboards() -> dict[Path, str]:
         data = {name: _compact(dashboard)}
         config_maps.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     purpose = "For the sidecar of Grafana's Helm chart, which finds dashboards by their label"
-    files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, "dashboards", purpose)
+    files[DASHBOARDS / "provisioning" / "configmap.yaml"] = _headed(config_maps, "mixin/dashboards", purpose)
     return files
 
 
@@ -224,7 +221,7 @@ def render_chart() -> dict[Path, str]:
     rules = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}
     rendered = {files / f"rules-{source}.yaml": render_rules(name) for source, name in rules.items()}
     for source in rules:
-        snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {{ source: '{source}' }} }}).grafanaDashboards"
+        snippet = f"((import 'mixin/mixin.libsonnet') + {{ _config+:: {{ source: '{source}' }} }}).grafanaDashboards"
         dashboards = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
         for name, dashboard in dashboards.items():
             rendered[files / f"dashboards-{source}" / name] = _compact(dashboard)

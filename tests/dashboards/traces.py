@@ -45,7 +45,7 @@ class Replica:
     """One pod: what it runs, and what its target's labels are.
 
     ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
-    seconds at which the log has one.
+    seconds at which the log has one. ``revision``: a label that a canary has.
     """
 
     service: str
@@ -53,6 +53,7 @@ class Replica:
     settings: SimulatorSettings
     cluster: str = "eu-1"
     namespace: str = "prod"
+    revision: str = ""
     reads_log: bool = True
     history: bool = False
     baseline: SimulatorSettings | None = None
@@ -62,7 +63,13 @@ class Replica:
     def target(self) -> dict[str, str]:
         """The labels that a scrape adds."""
         address = f"10.0.0.{sum(self.pod.encode()) % 250 + 1}:10409"
-        given = {"cluster": self.cluster, "namespace": self.namespace, "pod": self.pod, "instance": address}
+        given = {
+            "cluster": self.cluster,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "instance": address,
+            "revision": self.revision,
+        }
         return {name: value for name, value in given.items() if value} | {"job": "predictors"}
 
 
