@@ -7,6 +7,7 @@ function(config, common)
   local b = common.other;
   local both = common.both;
   local nothing = common.nothing;
+  local narrow = { decimals: 0, 'custom.width': 84 };
   local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
   local exporter = config.source == 'exporter';
   // By the order of the targets: their names contain variables.
@@ -37,7 +38,7 @@ function(config, common)
       common.series(a.record('ratio', mean), 'A / its baseline'),
       common.series(chance('+'), 'chance, up to'),
       common.series(chance('-'), 'chance, down to'),
-    ], {
+    ], 'SpecDecodeNotPayingOff', 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.', {
       about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same cluster, '
              + 'namespace and model.',
       unit: 'suffix:x',
@@ -48,8 +49,6 @@ function(config, common)
         nth('C', g.upper('yellow', 'chance, down to')),
         nth('D', g.lower('yellow')),
       ],
-      runbook: 'SpecDecodeNotPayingOff',
-      no_data: 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.',
       w: 12,
     });
 
@@ -76,22 +75,25 @@ function(config, common)
         // Times per output token differ by half their mean, as the policy has it; whole requests by 1.25 times.
         effect('tpot', 'time per output token', 2.58 * 0.5),
         effect('e2e', 'end-to-end latency', 2.58 * 1.25),
+      ], open=true),
+      g.row('Is the comparison fair?', [
         common.table([
-          ['Requests', both.record('requests'), { decimals: 0 }],
-          ['Drafts', both.record('drafts'), { decimals: 0 }],
-          ['Prompt length', both.prompt_length, { decimals: 0 }],
-          ['Answer length', both.answer_length, { decimals: 0 }],
-          ['Running per engine', both.running_per_engine, { decimals: 1 }],
-          ['KV cache', both.kv_cache, { decimals: 0 }],
+          ['Requests', both.record('requests'), narrow { unit: 'none' }],
+          ['Drafts', both.record('drafts'), narrow { unit: 'none' }],
+          ['Prompt', both.prompt_length, narrow],
+          ['Answer', both.answer_length, narrow],
+          ['Running', both.running_per_engine, narrow { decimals: 1 }],
+          ['KV cache', both.kv_cache, narrow],
         ] + (if exporter then [[null, both.runs, {}, level + ['vllm_version', 'method', 'draft_model']]] else []), {
           title: 'Is the sample large enough, and is the comparison fair?',
-          about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests.',
+          about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests. '
+                 + 'Prompt and Answer: mean length in tokens. Running: requests per engine.',
           options: { footer: { show: false, enablePagination: false } },  // two rows
           runbook: 'SpecDecodeNotPayingOff',
           no_data: nothing.traffic,
           w: 24,
           h: 5,
         }, labels=if exporter then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
-      ], open=true),
+      ]),
     ],
   })

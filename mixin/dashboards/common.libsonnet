@@ -74,22 +74,28 @@ function(config, signals, rules)
 
     // --- Words -------------------------------------------------------------------------------------------------------
     // Verdict, title, color, next step; the worst first. Only a measured speed-up is green, and a guess is called one.
+    local grey = '#8e8e8e',
     words:: [
+      ['no_metrics', 'No metrics', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
       ['broken', 'Broken', 'dark-red', 'Almost nothing is accepted: check whether the draft model fits the target, or switch speculation off.'],
       ['harmful', 'Harmful', 'red', 'Roll back or remove --speculative-config now: slower than without it. Investigate afterwards.'],
       ['not_paying', 'Not paying off', 'orange', 'Switch speculation off at this load, or use a k that recordings show to pay.'],
       ['slower', 'Slower', 'dark-yellow', 'Roll back if it began with a deployment. Otherwise look at acceptance, load and prompts.'],
       ['watch', 'Watch', 'yellow', 'Whether it pays is not known: record a baseline without speculation, and compare.'],
-      ['unknown', 'No verdict', 'text', 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
-      ['guess', 'Not measured', 'text', 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
+      ['unknown', 'No verdict', grey, 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
+      ['guess', 'Not measured', grey, 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
       ['healthy', 'Healthy', 'green', 'Do nothing: speculation pays off.'],
       ['idle', 'Idle', 'blue', 'Wait for traffic.'],
-      ['off', 'Speculation off', 'text', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
+      ['off', 'Speculation off', grey, 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
     ],
     // For values of a column: title and color, or next step and color.
     verdicts(text=1):: g.mappings([[word[0], word[text], word[2]] for word in common.words]),
     // For series of these names.
     named_verdicts:: [g.named(word[0], { displayName: word[1], color: g.colored(word[2]).color }) for word in common.words],
+    severity:: {
+      mappings: g.mappings([['3', 'critical', 'red'], ['2', 'warning', 'orange'], ['0', '-', 'text']]),
+      'custom.cellOptions': { type: 'color-text' },
+    },
     yesNo(yes, no):: g.mappings([['0', no, 'red'], ['1', yes, 'green']]),
 
     // Why a panel is empty.
@@ -121,7 +127,8 @@ function(config, signals, rules)
         description: std.join('\n', (if 'about' in spec then [spec.about, ''] else []) + ['- ' + help for help in definitions]),
         links: [g.link('Runbook', runbook(std.get(spec, 'runbook', 'README')))],
       }),
-    graph(title, targets, spec):: common.panel('timeseries', { title: title, targets: targets, min: 0, w: 8, h: 8 } + spec),
+    graph(title, targets, alert, no_data, spec={})::
+      common.panel('timeseries', { title: title, targets: targets, runbook: alert, no_data: no_data, min: 0, w: 8, h: 8 } + spec),
     withExporter(panel):: if vllm then null else panel,
     limit(value):: {
       thresholds: g.thresholds([[null, 'transparent'], [value, 'red']]),
@@ -153,61 +160,46 @@ function(config, signals, rules)
                    + std.get(spec, 'overrides', []),
       }),
 
-    // Alerts by what they are about, with the first sentence of their action. Grafana makes room for two lines in a row.
+    // Alerts with their action: its first sentence where there are columns for the service. A row has room for two lines.
     // `one`: of one service, which needs no columns.
-    local actions = g.patterns(std.reverse(std.set([
-      ['^%s/%s/%s$' % [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', '.*')], std.split(rule.annotations.action, '. ')[0]]
+    local actions(one) = g.patterns(std.reverse(std.set([
+      local action = rule.annotations.action;
+      [
+        '^%s/%s/%s$' % [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', '.*')],
+        if one then action else std.rstripChars(std.split(action, '. ')[0], '.') + '.',
+      ]
       for rule in rules
     ]))),  // those with a reason before those with any
     alertTable(q, one, spec)::
-      local shown = ['alertname', 'severity', 'reason', 'pod'] + service;
-      local ranked = [
-        rank[0] + ' * ' + q.firing(['severity="%s"' % rank[1]])
-        for rank in [['3', 'critical'], ['2', 'warning'], ['1', 'info']]
-      ];
-      local column(unit, help, expression) = g.tableTarget('label_join(%s, "action", "/", "alertname", "severity", "reason")' % expression)
-                                             { help:: help, unit:: unit };
+      local labels = std.join(', ', ['alertname', 'severity', 'reason', 'pod'] + service);
+      local column(quantity) =
+        local which = 'label_replace(label_join(%s, "which", " ", "reason", "pod"), "which", "", "which", " *")' % quantity.expr;
+        g.tableTarget('label_join(%s, "action", "/", "alertname", "severity", "reason")' % which) { help:: quantity.help, unit:: quantity.unit };
       local places = [[label, titles[label]] for label in ['inference_service', 'namespace', 'cluster']];
       common.panel('table', {
         title: 'Firing alerts: since when, and what to do first',
         about: 'The name of an alert links to its runbook.',
-        targets: [
-          column('short', 'Alerts of this pack that fire.', 'max by (%s) (\n  %s\n)' % [std.join(', ', shown), std.join('\n  or ', ranked)]),
-          column('dateTimeFromNow', 'When the condition of the alert came true. It fires once that has lasted.', '1000 * min by (%s) (\n  %s\n  and ignoring (alertstate) %s\n)' % [
-            std.join(', ', shown),
-            q.firing([], 'ALERTS_FOR_STATE', []),
-            q.firing(),
-          ]),
-        ],
+        targets: [column(q.severity { expr: 'max by (%s) (%s)' % [labels, super.expr] }), column(q.since(labels))],
         unit: 'short',
         no_data: common.nothing.alerts,
         options: { cellHeight: 'lg' },
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']]
-            + (if one then [] else places[:1])
-            + [['reason', 'Reason'], ['pod', 'Pod'], ['action', 'What to do first']]
-            + (if one then [] else places[1:]),
-            ['Time', 'severity'] + (if one then service else [])
+            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']] + (if one then [] else places[:1])
+            + [['which', 'Which'], ['action', 'What to do first']] + (if one then [] else places[1:]),
+            ['Time', 'severity', 'reason', 'pod'] + (if one then service else [])
           ),
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
-          g.named('Severity', {
-            mappings: g.mappings([['3', 'critical', 'red'], ['2', 'warning', 'orange'], ['1', 'info', 'blue']]),
-            'custom.cellOptions': { type: 'color-text' },
-            'custom.width': 72,
-            'custom.align': 'left',
-          }),
+          g.named('Severity', common.severity { 'custom.width': 72, 'custom.align': 'left' }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
-          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 200 }),
-          g.named('Reason', { 'custom.width': 120 }),
-          g.named('Pod', { 'custom.width': 120 }),
-          g.named('What to do first', { mappings: actions, 'custom.cellOptions': { type: 'auto', wrapText: true } }),
-        ] + (if one then [] else [
-               g.named('Service', { links: [toService] }),
-             ] + [g.named(title, { 'custom.width': widths[title] }) for title in ['Service', 'Namespace', 'Cluster']]),
+          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 210 }),
+          g.named('Which', { 'custom.width': 190 }),
+          g.named('What to do first', { mappings: actions(one), 'custom.cellOptions': { type: 'auto', wrapText: true } }),
+          g.named('Service', { links: [toService] }),
+        ] + [g.named(title, { 'custom.width': widths[title] }) for title in ['Service', 'Namespace', 'Cluster'] if !one],
       } + spec),
 
     dashboard(name, spec)::

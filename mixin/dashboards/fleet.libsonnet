@@ -6,19 +6,18 @@ function(config, common)
   local service = ['cluster', 'namespace', 'inference_service'];
   local level = service + ['model_name'];
   local mean = { sli: 'tpot', stat: 'mean' };
-  local narrow = { 'custom.width': 80 };
+  local narrow = { 'custom.width': 78 };
   local exporter = config.source == 'exporter';
 
-  local no_metrics = q.record('up') { help: 'No metrics: services of which no replica can be read.', expr: 'max by (%s) (%s) == 0' % [config.service, super.expr] };
+  local down = 'max by (%s) (%s) == 0' % [config.service, q.record('up').expr];
+  local no_metrics(expression) = 'label_replace(%s, "verdict", "no_metrics", "", "")' % expression;
   local counted = q.verdict {
-    expr: 'count by (verdict) (%s)\nor label_replace(count(%s), "verdict", "no_metrics", "", "")' % [super.expr, no_metrics.expr],
-  };
-  local tiles = [['no_metrics', 'No metrics', 'dark-purple']] + common.words;
-  local worst = {
     unit: 'short',
-    help: 'The most severe alert that fires for the service.',
-    expr: '3 * %s\nor 2 * %s' % [q.firing(['severity="critical"']), q.firing(['severity="warning"'])],
+    help+: ' No metrics: no replica can be read.',
+    expr: 'count by (verdict) (%s)\nor %s' % [super.expr, no_metrics('count(%s)' % down)],
   };
+  local unread = counted { expr: '%s\nunless on (%s) %s' % [no_metrics(down), config.service, q.record('verdict').expr] };
+  local severity = q.severity { expr+: ' or 0 * ' + q.record('up').expr };  // or nothing would sort services without alerts
 
   common.dashboard('fleet', {
     title: 'Speculative decoding / Fleet',
@@ -30,24 +29,24 @@ function(config, common)
       g.row('What is wrong', [
         common.withExporter(common.panel('stat', {
           title: 'Services by verdict',
-          targets: [common.column(counted, ['verdict']) { help: q.verdict.help + ' ' + no_metrics.help }],
+          targets: [common.column(counted, ['verdict'])],
           transformations: [
             g.columns([], ['Time']),
             g.rowsToFields('verdict', 'Value'),
-            g.columns([[tile[0], tile[1]] for tile in tiles], []),
+            g.columns([[word[0], word[1]] for word in common.words], []),
           ],
-          overrides: [g.color(tile[1], tile[2]) for tile in tiles],
+          overrides: [g.color(word[1], word[2]) for word in common.words],
           options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
           no_data: common.nothing.exporter,
           w: 24,
           h: 4,
         })),
-        common.alertTable(q, false, { w: 24, h: 8 }),
+        common.alertTable(q, false, { w: 24, h: 9 }),
       ], open=true),
       g.row('Services', [
         common.table(
-          (if exporter then [[null, q.verdict, {}, level + ['verdict']]] else []) + [
-            ['Alerts', worst, narrow { mappings: g.mappings([['3', 'critical', 'red'], ['2', 'warning', 'orange']]), 'custom.cellOptions': { type: 'color-text' } }, service],
+          (if exporter then [[null, q.verdict, {}, level + ['verdict']], [null, unread, {}, service + ['verdict']]] else []) + [
+            ['Alerts', severity, narrow + common.severity, service],
             ['Speed-up', q.record('speedup'), narrow { unit: 'suffix:x', decimals: 2 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
             ['Length', q.record('length'), narrow { decimals: 2 }],
             ['Acceptance', q.record('acceptance'), { decimals: 0, 'custom.width': 98 }],
@@ -64,7 +63,7 @@ function(config, common)
                    + ' Where no baseline stands, no alert fires when latency gets worse.',
             sort: [g.sortBy('Alerts', descending=true)],
             overrides: [
-              g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 }),
+              g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 116 }),
               g.named('Baseline', { 'custom.width': 80 }),
             ],
             no_data: common.nothing.exporter,

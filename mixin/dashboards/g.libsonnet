@@ -6,7 +6,7 @@
   datasource:: { type: 'prometheus', uid: '${datasource}' },
 
   // --- Variables -----------------------------------------------------------------------------------------------------
-  datasourceVariable(label): { name: 'datasource', label: label, type: 'datasource', query: 'prometheus', refresh: 1 },
+  datasourceVariable(label): { name: 'datasource', label: label, type: 'datasource', query: 'prometheus', current: {}, refresh: 1 },
 
   // Values of a label. `all`: the user may choose several or all values. All also matches series without the label.
   variable(name, label, query, all): {

@@ -7,18 +7,18 @@ function(config, common)
   local exporter = config.source == 'exporter';
   local service = ['cluster', 'namespace', 'inference_service'];
   local level = service + ['model_name'];
-  local yes_no = { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 100 };
+  local yes_no = { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 110 };
   // What the runbook of SpecDecodeDataUntrusted tells at length.
   local reasons = [
-    ['positions_differ', 'Accepted tokens by position do not add up: read no curve.'],
-    ['several_processes', 'Several processes answer in turn: gauges show one at a time.'],
-    ['engine_left', 'An engine is no longer in the metrics of its predictor.'],
+    ['positions_differ', 'Accepted tokens by position do not add up.'],
+    ['several_processes', 'Several processes answer in turn at its URL.'],
+    ['engine_left', 'An engine left the metrics of its predictor.'],
     ['baseline_old', 'The baseline file is old: record it anew.'],
     ['baseline_other_release', 'The baseline file is of another release of vLLM.'],
     ['baseline_other_method', 'The baseline file is of another method.'],
     ['baselines_differ', 'Replicas have different baseline files.'],
-    ['prompts_longer', 'Prompts are longer than in the baseline file: latency cannot be compared.'],
-    ['histograms_missing', 'No latency histograms arrive: alerts about latency cannot fire.'],
+    ['prompts_longer', 'Prompts are longer than in the baseline file.'],
+    ['histograms_missing', 'No latency histograms arrive.'],
   ];
 
   common.dashboard('pack', {
@@ -36,10 +36,8 @@ function(config, common)
           w: 12,
           h: 7,
         }, rows=service, labels=[['reason', 'Why']], ahead=1),
-        common.graph('Replicas that can be read', [common.series(q.read, 'read'), common.series(q.unread, 'not read')], {
+        common.graph('Replicas that can be read', [common.series(q.read, 'read'), common.series(q.unread, 'not read')], 'SpecDecodeTargetDown', nothing.exporter, {
           overrides: [g.color('read', 'green'), g.color('not read', 'red')],
-          runbook: 'SpecDecodeTargetDown',
-          no_data: nothing.exporter,
           w: 12,
           h: 7,
         }),
@@ -71,10 +69,8 @@ function(config, common)
         ] + (if exporter then [
                ['Reads metrics', q.collector('metrics'), yes_no],
                ['Reads log', q.collector('log'), yes_no],
-               ['Duration', q.collector_seconds],
                ['Processes', q.processes, { decimals: 0 } + common.colored([[2, 'orange']])],
                ['Log errors', q.log_errors, { decimals: 2 } + common.colored([[0.0001, 'red']])],
-               ['Not read yet', q.log_behind],
                ['Last line', q.log_age],
              ] else []), {
           title: 'Services',
@@ -86,7 +82,7 @@ function(config, common)
           h: 9,
         }, rows=service),
         common.table([
-          ['Requests', q.record('requests'), { decimals: 0 }],
+          ['Requests', q.record('requests'), { unit: 'none', decimals: 0 }],
           ['TPOT', q.record('baseline', { sli: 'tpot', stat: 'mean' }), {}, level + ['source']],
         ] + (if exporter then [
                ['Load now / then', q.load_ratio, { decimals: 0 } + common.colored([[config.baseline_load_max, 'orange']])],

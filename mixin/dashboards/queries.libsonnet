@@ -43,9 +43,22 @@ function(config, signals, service)
           + ['%s="%s"' % [label, labels[label]] for label in std.objectFields(labels)]
         ),
       },
-    // Alerts of this pack that fire.
     firing(matchers=[], name='ALERTS', state=['alertstate="firing"'])::
       name + promql.braces(['component="%s"' % config.component] + state + own + matchers),
+    severity: {
+      unit: 'short',
+      help: 'Alerts of this pack that fire: 3 critical, 2 warning.',
+      expr: '3 * %s or 2 * %s' % [q.firing(['severity="critical"']), q.firing(['severity="warning"'])],
+    },
+    since(labels):: {
+      unit: 'dateTimeFromNow',
+      help: 'When the condition of the alert came true. It fires once that has lasted.',
+      expr: '1000 * min by (%s) (%s and ignoring (alertstate) %s)' % [
+        labels,
+        q.firing(['severity!="info"'], 'ALERTS_FOR_STATE', []),
+        q.firing(),
+      ],
+    },
 
     // --- Verdict -----------------------------------------------------------------------------------------------------
     verdict: q.record('verdict') {
@@ -151,7 +164,13 @@ function(config, signals, service)
     replica_verdict: {
       unit: 'short',
       help: 'Verdict of the replica.',
-      expr: promql.by('group', level + ', pod, instance, revision, verdict', raw.family('specdec_verdict')),
+      local judged = raw.family('specdec_verdict'),
+      expr: 'label_replace(%s unless on (%s) %s > 1, "verdict", "guess", "verdict", "healthy")\nor ignoring (verdict) %s' % [
+        judged,
+        level,
+        q.record('speedup').expr,
+        judged,
+      ],
     },
     runs: {
       unit: 'short',
@@ -201,14 +220,12 @@ function(config, signals, service)
       help: "Whether the exporter can read the predictor's metrics and its log. The worst replica counts.",
       expr: promql.by('min', config.service, targets.family('specdec_scrape_collector_success', ['collector="%s"' % name])),
     },
-    collector_seconds: { unit: 's', help: 'How long a read takes. The slowest replica counts.', expr: ofTarget('max', 'specdec_scrape_collector_duration_seconds') },
     processes: { unit: 'short', help: 'Processes that answer in turn at the URL that an exporter reads.', expr: ofTarget('max', 'specdec_predictor_processes') },
     log_errors: {
       unit: 'suffix:/s',
       help: 'Lines of interest that could not be read, per second.',
       expr: 'sum by (%s) (rate(%s[%s]))' % [config.service, targets.family('specdec_log_reader_parse_errors_total'), w(5)],
     },
-    log_behind: { unit: 'bytes', help: 'Bytes of the log not read yet.', expr: ofTarget('max', 'specdec_log_reader_bytes_behind') },
     log_age: {
       unit: 's',
       help: 'Time since the last line of the log. The oldest replica counts.',

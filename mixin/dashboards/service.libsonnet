@@ -12,8 +12,7 @@ function(config, common)
   local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
   local exporters(list) = if exporter then list else [];
   local slis = [['tpot', 'Time per output token'], ['ttft', 'Time to first token'], ['e2e', 'End-to-end latency']];
-  local gauge = { 'custom.cellOptions': { type: 'gauge', mode: 'basic', valueDisplayMode: 'text' }, min: 0, max: 1 };
-  local position = { sort: [g.numbers('Position'), g.sortBy('Position')] };
+  local gauge = g.colored('blue') { 'custom.cellOptions': { type: 'gauge', mode: 'basic', valueDisplayMode: 'text' }, min: 0, decimals: 0 };
 
   local verdict = g.row('Verdict', [
     common.withExporter(panel('stat', {
@@ -48,23 +47,22 @@ function(config, common)
       unit: 'short',
       options: { showHeader: false, footer: { show: false, enablePagination: false } },
       transformations: [g.columns([['pod', 'Pod'], ['revision', 'Revision'], ['verdict', 'Verdict']], ['Time', 'Value'])],
-      overrides: [g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-text' } })],
+      overrides: [g.named('Verdict', { mappings: common.verdicts() })],
       no_data: 'None.',
       w: 8,
       h: 3,
     })),
-    common.alertTable(q, true, { w: 24, h: 6 }),
-    common.withExporter(graph('Verdict over time, by share of tokens', [series(q.record('verdict') { expr: 'sum by (verdict) (%s)' % super.expr }, '{{verdict}}')], {
+    common.alertTable(q, true, { w: 24, h: 7 }),
+    common.withExporter(graph('Verdict over time, by share of tokens', [series(q.record('verdict') { expr: 'sum by (verdict) (%s)' % super.expr }, '{{verdict}}')], 'README', nothing.verdict, {
       about: 'Two colors at a time are replicas that differ, as in a rollout.',
       custom: { stacking: { group: 'A', mode: 'percent' }, fillOpacity: 60, lineWidth: 0 },
       overrides: common.named_verdicts,
-      no_data: nothing.verdict,
       w: 6,
     })),
     graph('Measured speed-up', [series(q.record('speedup'), 'speed-up')] + exporters([
       series(q.speedup_bound('high'), 'at most'),
       series(q.speedup_bound('low'), 'at least'),
-    ]), {
+    ]), 'SpecDecodeNotPayingOff', nothing.speedup, {
       about: 'With the interval that chance leaves.',
       unit: 'suffix:x',
       decimals: 2,
@@ -73,8 +71,6 @@ function(config, common)
         g.named('at most', g.upper('light-blue', 'at least')),
         g.named('at least', g.lower('light-blue')),
       ],
-      runbook: 'SpecDecodeNotPayingOff',
-      no_data: nothing.speedup,
       w: 6,
     } + common.limit(1)),
     graph('Acceptance rate', [
@@ -83,19 +79,15 @@ function(config, common)
     ] + (if exporter then [
            series(q.break_even(true), 'break-even'),
            series(q.break_even(false), 'assumed break-even'),
-         ] else [series(q.record('acceptance_min'), 'assumed break-even')]), {
+         ] else [series(q.record('acceptance_min'), 'assumed break-even')]), 'SpecDecodeAcceptanceLow', nothing.acceptance, {
       about: 'An assumed break-even is a guess.',
       max: 1,
       overrides: [g.color('now', 'blue'), g.like('break-even$', g.dashes('red')), g.dashed('usual', 'blue')],
-      runbook: 'SpecDecodeAcceptanceLow',
-      no_data: nothing.acceptance,
       w: 6,
     }),
-    graph('Latency / latency at baseline', [series(q.record('ratio'), '{{sli}} {{stat}}')], {
+    graph('Latency / latency at baseline', [series(q.record('ratio'), '{{sli}} {{stat}}')], 'SpecDecodeP99Regression', nothing.baseline, {
       about: 'Above the line, the mean raises an alert.',
       overrides: [],
-      runbook: 'SpecDecodeP99Regression',
-      no_data: nothing.baseline,
       w: 6,
     } + common.limit(config.slower_ratio)),
   ], open=true);
@@ -103,11 +95,12 @@ function(config, common)
   local pays = g.row('Does it pay?', [
     common.withExporter(common.table([
       ['Speed-up', q.speedup_by_load, { unit: 'suffix:x', decimals: 2 } + common.colored([[0, 'red'], [1, 'green']])],
-      ['Request-steps', q.steps_by_load, { decimals: 0, 'custom.cellOptions': { type: 'gauge', mode: 'basic', valueDisplayMode: 'text' }, min: 0 }],
+      ['Request-steps', q.steps_by_load, gauge],
     ], {
       title: 'Speed-up by load',
       about: 'Over the time that the dashboard shows. Below 1, speculation slows the service down at this load.',
       sort: [g.numbers('In decode'), g.sortBy('In decode')],
+      overrides: [g.named('In decode', { 'custom.width': 90 })],
       options: { footer: { show: false, enablePagination: false } },
       runbook: 'SpecDecodeLoadTooHigh',
       no_data: nothing.speedup,
@@ -118,21 +111,21 @@ function(config, common)
       series(q.record('length'), 'mean acceptance length'),
       series(q.draft_length, 'mean draft length'),
       series(q.break_even_length, 'break-even'),
-    ], { decimals: 2, overrides: [g.dashed('break-even', 'red')], runbook: 'SpecDecodeAcceptanceLow', no_data: nothing.drafts }),
+    ], 'SpecDecodeAcceptanceLow', nothing.drafts, { decimals: 2, overrides: [g.dashed('break-even', 'red')] }),
     graph('Tokens', [
       series(q.per_second('draft_tokens', 'Draft tokens proposed per second.'), 'drafted'),
       series(q.per_second('accepted_tokens', 'Draft tokens accepted per second. The others are wasted.'), 'accepted'),
       series(q.record('tokens'), 'generated, drafts or not'),
-    ], {
+    ], 'SpecDecodeNotDrafting', nothing.drafts, {
       overrides: [g.color('drafted', 'blue'), g.color('accepted', 'green'), g.dashed('generated, drafts or not', 'text')],
-      runbook: 'SpecDecodeNotDrafting',
-      no_data: nothing.drafts,
     }),
   ]);
 
   local acceptance = g.row('Why is acceptance as it is?', [
-    common.table([['Now', q.positions(), gauge { decimals: 0 }], ['Yesterday', q.positions('1h', ' offset 1d'), gauge { decimals: 0 }]], position {
+    common.table([['Now', q.positions(), gauge { max: 1 }], ['Yesterday', q.positions('1h', ' offset 1d'), gauge { max: 1 }]], {
       title: 'Acceptance by position',
+      sort: [g.numbers('Position'), g.sortBy('Position')],
+      overrides: [g.named('Position', { 'custom.width': 90 })],
       about: 'A healthy curve falls gently. The part of it that is near 0 costs and gives nothing.',
       options: { footer: { show: false, enablePagination: false } },
       runbook: 'SpecDecodeAcceptanceLow',
@@ -140,11 +133,9 @@ function(config, common)
       w: 12,
       h: 8,
     }, rows=['position'], labels=[['position', 'Position']], ahead=1),
-    graph('Acceptance by position over time', [series(q.positions(), '{{position}}')], {
+    graph('Acceptance by position over time', [series(q.positions(), '{{position}}')], 'SpecDecodeAcceptanceLow', nothing.acceptance, {
       about: 'In a collapse, lines fall either from the last position on, or at all positions at once.',
       max: 1,
-      runbook: 'SpecDecodeAcceptanceLow',
-      no_data: nothing.acceptance,
       w: 12,
     }),
   ]);
@@ -155,7 +146,7 @@ function(config, common)
       series(q.p99(sli[0]), 'P99'),
       series(q.record('baseline', { sli: sli[0], stat: 'mean' }), 'mean at baseline ({{source}})'),
       series(q.record('baseline', { sli: sli[0], stat: 'p99' }), 'P99 at baseline ({{source}})'),
-    ], {
+    ], 'SpecDecodeP99Regression', nothing.traffic, {
       about: 'A P99 is for people. Alerts use the mean and the tail beyond its boundary.',
       overrides: [
         g.color('mean', 'blue'),
@@ -163,21 +154,15 @@ function(config, common)
         g.like('^mean at baseline', g.dashes('blue')),
         g.like('^P99 at baseline', g.dashes('orange')),
       ],
-      runbook: 'SpecDecodeP99Regression',
-      no_data: nothing.traffic,
     })
     for sli in slis
   ] + [
-    graph('Requests in the tail', [series(q.record('tail'), 'more than at baseline')], {
+    graph('Requests in the tail', [series(q.record('tail'), 'more than at baseline')], 'SpecDecodeP99Regression', 'Not known: this needs a baseline file or history.', {
       about: 'The alert fires above the line.',
-      runbook: 'SpecDecodeP99Regression',
-      no_data: nothing.baseline,
       w: 12,
     } + common.limit(config.tail.ticket)),
-    graph('Length of prompts and answers', [series(q.prompt_length, 'prompt'), series(q.answer_length, 'answer')], {
+    graph('Length of prompts and answers', [series(q.prompt_length, 'prompt'), series(q.answer_length, 'answer')], 'SpecDecodeP99Regression', nothing.traffic, {
       about: 'When these grow with the latency, the requests changed, not the service.',
-      runbook: 'SpecDecodeP99Regression',
-      no_data: nothing.traffic,
       w: 12,
     }),
   ]);
@@ -187,19 +172,15 @@ function(config, common)
       series(q.running, 'running'),
       series(q.waiting, 'waiting'),
       series(q.preemptions, 'preempted in half an hour'),
-    ], {
+    ], 'SpecDecodeLoadTooHigh', nothing.predictor, {
       about: 'In full batches, verifying drafts competes with other requests.',
       overrides: [g.color('running', 'blue'), g.color('waiting', 'orange'), g.color('preempted in half an hour', 'red')],
-      runbook: 'SpecDecodeLoadTooHigh',
-      no_data: nothing.predictor,
       w: 12,
     }),
-    graph('KV cache', [series(q.kv_cache, 'in use')] + exporters([series(q.kv_capacity, 'capacity in tokens')]), {
+    graph('KV cache', [series(q.kv_cache, 'in use')] + exporters([series(q.kv_capacity, 'capacity in tokens')]), 'SpecDecodeLoadTooHigh', nothing.predictor, {
       about: 'If the capacity falls with a deployment, a draft model or its KV cache took the memory.',
       custom: { axisSoftMax: 1 },
       overrides: [g.named('capacity in tokens', g.colored('text') { unit: 'short', min: 0, 'custom.axisPlacement': 'right' })],
-      runbook: 'SpecDecodeLoadTooHigh',
-      no_data: nothing.predictor,
       w: 12,
     }),
   ]);
@@ -209,26 +190,20 @@ function(config, common)
     graph('Time per output token by replica', [
       series(q.replica_latency, replica),
       series(q.record('baseline', { sli: 'tpot', stat: 'mean' }), 'baseline'),
-    ], {
+    ], 'SpecDecodeReplicaOutlier', nothing.traffic, {
       about: 'A replica slower than the others has a slower machine, other requests, or drafts that do not fit.',
       overrides: [g.dashed('baseline', 'text')],
-      runbook: 'SpecDecodeReplicaOutlier',
-      no_data: nothing.traffic,
     }),
-    graph('Acceptance rate by replica', [series(q.replica_acceptance, replica)], {
+    graph('Acceptance rate by replica', [series(q.replica_acceptance, replica)], 'SpecDecodeReplicaOutlier', nothing.acceptance, {
       about: 'A replica far from the others has another draft model, release or kind of requests.',
       max: 1,
-      runbook: 'SpecDecodeReplicaOutlier',
-      no_data: nothing.acceptance,
     }),
     graph('Events', [
       series(q.unread, 'replicas that cannot be read'),
       series(q.starts, 'engines that started'),
-    ] + exporters([series(q.warnings, 'warning: {{warning}}')]), {
+    ] + exporters([series(q.warnings, 'warning: {{warning}}')]), 'SpecDecodeRestartLoop', 'No replica started, and no warning about speculation was logged.', {
       custom: { drawStyle: 'bars', fillOpacity: 60, axisSoftMax: 2 },
       overrides: [g.color('replicas that cannot be read', 'red'), g.color('engines that started', 'purple')],
-      runbook: 'SpecDecodeRestartLoop',
-      no_data: 'No replica started, and no warning about speculation was logged.',
     }),
     common.withExporter(common.table([
       [null, q.replica_verdict, {}, ['pod', 'instance', 'revision', 'verdict']],
