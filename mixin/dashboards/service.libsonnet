@@ -71,7 +71,7 @@ function(config, common)
         g.named('at most', g.upper('light-blue', 'at least')),
         g.named('at least', g.lower('light-blue')),
       ],
-      w: 6,
+      w: if exporter then 6 else 8,
     } + common.limit(1)),
     graph('Acceptance rate', [
       series(q.record('acceptance_now'), 'now'),
@@ -83,12 +83,12 @@ function(config, common)
       about: 'An assumed break-even is a guess.',
       max: 1,
       overrides: [g.color('now', 'blue'), g.like('break-even$', g.dashes('red')), g.dashed('usual', 'blue')],
-      w: 6,
+      w: if exporter then 6 else 8,
     }),
     graph('Latency / latency at baseline', [series(q.record('ratio'), '{{sli}} {{stat}}')], 'SpecDecodeP99Regression', nothing.baseline, {
       about: 'Above the line, the mean raises an alert.',
       overrides: [],
-      w: 6,
+      w: if exporter then 6 else 8,
     } + common.limit(config.slower_ratio)),
   ], open=true);
 
@@ -111,13 +111,18 @@ function(config, common)
       series(q.record('length'), 'mean acceptance length'),
       series(q.draft_length, 'mean draft length'),
       series(q.break_even_length, 'break-even'),
-    ], 'SpecDecodeAcceptanceLow', nothing.drafts, { decimals: 2, overrides: [g.dashed('break-even', 'red')] }),
+    ], 'SpecDecodeAcceptanceLow', nothing.drafts, {
+      decimals: 2,
+      overrides: [g.dashed('break-even', 'red')],
+      w: if exporter then 8 else 12,
+    }),
     graph('Tokens', [
       series(q.per_second('draft_tokens', 'Draft tokens proposed per second.'), 'drafted'),
       series(q.per_second('accepted_tokens', 'Draft tokens accepted per second. The others are wasted.'), 'accepted'),
       series(q.record('tokens'), 'generated, drafts or not'),
     ], 'SpecDecodeNotDrafting', nothing.drafts, {
       overrides: [g.color('drafted', 'blue'), g.color('accepted', 'green'), g.dashed('generated, drafts or not', 'text')],
+      w: if exporter then 8 else 12,
     }),
   ]);
 
