@@ -113,7 +113,8 @@
     transformations: std.get(spec, 'transformations', []),
     options: options + std.get(spec, 'options', {}),
     fieldConfig: {
-      defaults: { [key]: spec[key] for key in ['decimals', 'mappings', 'max', 'min', 'unit'] if key in spec } + {
+      defaults: { [key]: spec[key] for key in ['decimals', 'max', 'min', 'unit'] if key in spec } + {
+        mappings: std.get(spec, 'mappings', []),
         color: { mode: color },
         custom: custom + std.get(spec, 'custom', {}),
         noValue: spec.no_data,
