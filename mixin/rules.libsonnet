@@ -34,7 +34,8 @@ local text = import 'text.libsonnet';
         s.engines,
         s.settled,
       ]),
-      recorded('latency', 2, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]),
+      recorded('latency', 2, [s.requests, s.latency, s.latency_now, s.beyond, s.buckets_differ, s.baseline, s.ratio, s.ratio_now, s.tail, s.speedup]
+                             + (if config.source == 'vllm' then [] else [s.verdict])),
       recorded('history', 60, [s.latency_hour, s.latency_usual, s.acceptance_hour, s.acceptance_usual_hour]),
     ],
   },
@@ -46,5 +47,4 @@ local text = import 'text.libsonnet';
       alerts('alerts-data', 4, import 'alerts/data.libsonnet'),
     ],
   },
-  grafanaDashboards+:: {},
 }

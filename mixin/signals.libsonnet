@@ -323,6 +323,25 @@ local promql = import 'promql.libsonnet';
       local measured = series.family(family, ['basis="measured"'] + matchers);
       'avg by (%s) (avg_over_time(%s[%s]) and %s)' % [level, measured, w(30), measured],
 
+    // Only the exporter judges. Not recorded without it.
+    verdict: {
+      record: record('verdict:tokens'),
+      unit: 'suffix:/s',
+      help: 'Tokens generated per second, by the verdict of the replica. Each replica adds a thousandth, so that replicas count where no '
+            + 'token is generated. "guess": healthy by acceptance, and no speed-up is measured.',
+      local judged = series.family('specdec_verdict'),
+      expr: |||
+        sum by (%(level)s, verdict) (
+          (
+            label_replace(%(judged)s unless on (%(level)s) %(speedup)s > 1, "verdict", "guess", "verdict", "healthy")
+            or ignoring (verdict) %(judged)s
+          )
+          * on (%(level)s, pod, instance) group_left ()
+          (0.001 + sum by (%(level)s, pod, instance) (rate(%(tokens)s[%(w)s])))
+        )
+      ||| % { level: level, judged: judged, speedup: of(s.speedup), tokens: series.of('generation_tokens'), w: w(5) },
+    },
+
     // --- History, hour by hour -------------------------------------------------------------------------------------------
     latency_hour: {
       record: record('latency:hour'),

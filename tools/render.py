@@ -62,10 +62,7 @@ REPOSITORY = "https://github.com/specdec-exporter/specdec-exporter"
 GRAFANA = "10.4.0"  # the oldest that the dashboards are for
 # Grafana's names of the types of panels in use.
 PANEL_NAMES = {
-    "barchart": "Bar chart",
-    "heatmap": "Heatmap",
     "stat": "Stat",
-    "state-timeline": "State timeline",
     "table": "Table",
     "timeseries": "Time series",
 }
@@ -137,7 +134,7 @@ def render_dashboards() -> dict[Path, str]:
     """Return the dashboards' JSON by file, and the ConfigMaps that carry them, one each."""
     snippet = """
         local mixin = import 'mixin/mixin.libsonnet';
-        { dashboards: mixin.grafanaDashboards, metadata: mixin._config.dashboard_config_map }
+        { dashboards: mixin.grafanaDashboards, metadata: mixin.specdecDashboards.configMap }
     """
     pack = json.loads(rjsonnet.evaluate_snippet("tools/render.py", snippet, jpathdir=[str(ROOT)]))
     files, config_maps = {}, []

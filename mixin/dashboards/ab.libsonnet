@@ -5,68 +5,52 @@ local g = import 'g.libsonnet';
 function(config, common)
   local a = common.service;
   local b = common.other;
+  local both = common.both;
   local nothing = common.nothing;
-  local panel = common.panel;
-  local A = 'A: $inference_service';
-  local B = 'B: $compare_with';
-
+  local narrow = { decimals: 0, 'custom.width': 84 };
+  local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
+  local exporter = config.source == 'exporter';
   // By the order of the targets: their names contain variables.
-  local color(letter, color) = g.override('byFrameRefID', letter, { color: { mode: 'fixed', fixedColor: color } });
-  local dashed(letter, color) = g.override('byFrameRefID', letter, {
-    color: { mode: 'fixed', fixedColor: color },
-    'custom.lineStyle': { fill: 'dash', dash: [8, 6] },
-    'custom.fillOpacity': 0,
-  });
+  local nth(letter, properties) = g.override('byFrameRefID', letter, properties);
+  local color(letter, color) = nth(letter, g.colored(color));
 
-  // A signal of both services, and of A's baseline if there is one.
-  local both(kind, name, labels={}, baseline=null) =
-    [common[kind](a, name, A, labels), common[kind](b, name, B, labels)]
-    + (if baseline == null then [] else [common[kind](a, baseline, 'baseline of A', labels)]);
-  local stat(title, name, spec={}, labels={}, baseline=null) = panel('stat', {
+  // `of`: from quantities of a service to one of them. `baseline`: that of A.
+  local stat(title, of, spec, baseline=null) = common.panel('stat', {
     title: title,
-    targets: both('last', name, labels, baseline),
+    targets: [common.last(of(a), 'A: $inference_service'), common.last(of(b), 'B: $compare_with')]
+             + (if baseline == null then [] else [common.last(baseline, 'baseline of A')]),
     overrides: [color('A', 'blue'), color('B', 'orange'), color('C', 'text')],
     options: { textMode: 'value_and_name' },
     w: 8,
     h: 4,
   } + spec);
-  local graph(title, name, spec={}, labels={}, baseline=null) = panel('timeseries', {
-    title: title,
-    targets: both('series', name, labels, baseline),
-    overrides: [color('A', 'blue'), color('B', 'orange'), dashed('C', 'blue')],
-    min: 0,
-    w: 12,
-    h: 8,
-  } + spec);
 
-  local effect(sli) = panel('timeseries', {
-    title: 'A / B: mean ' + config.slis[sli].title,
-    about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same '
-           + 'cluster, namespace and model.',
-    targets: [
-      common.versus(a, b, 'latency_mean', 'A / B', { sli: sli }),
-      common.series(a, 'latency_ratio', 'A / its baseline', { sli: sli }),
-      common.chance(a, b, 'chance, up to', sli, '1 +'),
-      common.chance(a, b, 'chance, down to', sli, '1 -'),
-    ],
-    unit: 'suffix:x',
-    decimals: 2,
-    overrides: [
-      color('A', 'blue'),
-      dashed('B', 'text'),
-      g.override('byFrameRefID', 'C', {
-        color: { mode: 'fixed', fixedColor: 'yellow' },
-        'custom.lineWidth': 0,
-        'custom.fillOpacity': 15,
-        'custom.fillBelowTo': 'chance, down to',
-      }),
-      g.override('byFrameRefID', 'D', { color: { mode: 'fixed', fixedColor: 'yellow' }, 'custom.lineWidth': 0, 'custom.fillOpacity': 0 }),
-    ],
-    runbook: 'SpecDecodeNotPayingOff',
-    no_data: 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.',
-    w: 12,
-    h: 8,
-  });
+  // `spread`: how far chance moves the mean of one request, as a share of it.
+  local effect(sli, title, spread) =
+    local mean = { sli: sli, stat: 'mean' };
+    local chance(sign) = {
+      unit: 'suffix:x',
+      help: 'Chance: 2.58 standard errors of the difference, from the number of requests.',
+      expr: '1 %s %g * sqrt(\n  1 / (%s > 0)\n  + ignoring (inference_service) 1 / (%s > 0)\n)' % [sign, spread, a.record('requests').expr, b.record('requests').expr],
+    };
+    common.graph('A / B: mean ' + title, [
+      common.series(a.record('latency', mean) { expr+: '\n/ ignoring (inference_service)\n' + b.record('latency', mean).expr }, 'A / B'),
+      common.series(a.record('ratio', mean), 'A / its baseline'),
+      common.series(chance('+'), 'chance, up to'),
+      common.series(chance('-'), 'chance, down to'),
+    ], 'SpecDecodeNotPayingOff', 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.', {
+      about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same cluster, '
+             + 'namespace and model.',
+      unit: 'suffix:x',
+      decimals: 2,
+      overrides: [
+        color('A', 'blue'),
+        nth('B', g.dashes('text')),
+        nth('C', g.upper('yellow', 'chance, down to')),
+        nth('D', g.lower('yellow')),
+      ],
+      w: 12,
+    });
 
   common.dashboard('ab', {
     title: 'Speculative decoding / A/B',
@@ -75,45 +59,41 @@ function(config, common)
     annotations: common.annotations(a, true),
     rows: [
       g.row('Result', [
-        stat('Measured speed-up', 'speedup', { unit: 'suffix:x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
+        stat('Measured speed-up', function(q) q.record('speedup'), { unit: 'suffix:x', decimals: 2, no_data: nothing.speedup, runbook: 'SpecDecodeNotPayingOff' }),
         stat(
           'Mean time per output token',
-          'latency_mean',
+          function(q) q.record('latency', { sli: 'tpot', stat: 'mean' }),
           { no_data: nothing.traffic, runbook: 'SpecDecodeNotPayingOff' },
-          { sli: 'tpot' },
-          'latency_baseline'
+          a.record('baseline', { sli: 'tpot', stat: 'mean' })
         ),
-        stat('Acceptance rate', 'acceptance', { decimals: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
-        effect('tpot'),
-        effect('e2e'),
+        stat(
+          'Acceptance rate',
+          function(q) q.record('acceptance'),
+          { decimals: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceLow' },
+          a.record('acceptance_usual', { what: 'ratio' })
+        ),
+        // Times per output token differ by half their mean, as the policy has it; whole requests by 1.25 times.
+        effect('tpot', 'time per output token', 2.58 * 0.5),
+        effect('e2e', 'end-to-end latency', 2.58 * 1.25),
       ], open=true),
       g.row('Is the comparison fair?', [
-        common.servicesTable(a, [
-          ['Requests', 'requests', { decimals: 0 }, { sli: 'e2e' }],
-          ['Drafts', 'drafts', { decimals: 0 }],
-          ['Prompt length', 'prompt_length', { decimals: 0 }],
-          ['Answer length', 'answer_length', { decimals: 0 }],
-          ['Running per engine', 'requests_running_per_engine', { decimals: 1 }],
-          ['KV cache', 'kv_cache_usage', { decimals: 0 }],
-          ['k', 'positions_configured', { decimals: 0 }],
-        ] + (
-          if config.source == 'exporter' then [[null, 'method', {}, {}, config.level_labels + ['vllm_version', 'method', 'draft_model']]] else []
-        ), {
+        common.table([
+          ['Requests', both.record('requests'), narrow { unit: 'none' }],
+          ['Drafts', both.record('drafts'), narrow { unit: 'none' }],
+          ['Prompt', both.prompt_length, narrow],
+          ['Answer', both.answer_length, narrow],
+          ['Running', both.running_per_engine, narrow { decimals: 1 }],
+          ['KV cache', both.kv_cache, narrow],
+        ] + (if exporter then [[null, both.runs, {}, level + ['vllm_version', 'method', 'draft_model']]] else []), {
           title: 'Is the sample large enough, and is the comparison fair?',
           about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests. '
-                 + 'Without requests there is nothing to compare.',
+                 + 'Prompt and Answer: mean length in tokens. Running: requests per engine.',
           options: { footer: { show: false, enablePagination: false } },  // two rows
           runbook: 'SpecDecodeNotPayingOff',
           no_data: nothing.traffic,
           w: 24,
           h: 5,
-        }, more=if config.source == 'exporter' then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else [], also=b),
-        graph('Acceptance rate', 'acceptance', { max: 1, no_data: nothing.acceptance, runbook: 'SpecDecodeAcceptanceLow' }, {}, 'acceptance_baseline'),
-        graph('Requests running per engine', 'requests_running_per_engine', {
-          about: 'Latency depends on the batch size: compare at the same load.',
-          no_data: nothing.predictor,
-          runbook: 'SpecDecodeLoadTooHigh',
-        }),
+        }, labels=if exporter then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
       ]),
     ],
   })

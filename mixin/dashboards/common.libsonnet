@@ -1,360 +1,207 @@
-// Shared by all dashboards: variables, annotations, links, words for states, and panels that explain themselves.
-local promql = import '../rules/promql.libsonnet';
+// Shared by all dashboards: variables, annotations, links, words of the verdict, and panels that explain themselves.
 local g = import 'g.libsonnet';
 local queries = import 'queries.libsonnet';
 
-// `alerts`: summary and action of each alert of the pack, by `name/severity/reason/container`.
-function(config, alerts)
-  local queriesOf = queries(config);
-  local uids = {
-    fleet: config.fleet_dashboard_uid,
-    service: config.dashboard_uid,
-    ab: config.comparison_dashboard_uid,
-    pack: config.pack_dashboard_uid,
-  };
+// `rules`: the alerts of the pack.
+function(config, signals, rules)
+  local vllm = config.source == 'vllm';
   local kept(names) = std.join('&', ['${%s:queryparam}' % name for name in names]);
   local runbook(name) = config.runbook_url_prefix + name + '.md';
+  local service = std.split(config.service, ', ');
+  local level = std.split(config.level, ', ');
 
   {
     local common = self,
 
-    // Queries about one service, about the service to compare with, and about all selected services.
-    service:: queriesOf('="$inference_service"'),
-    other:: queriesOf('="$compare_with"'),
-    fleet:: queriesOf('=~"$inference_service"'),
+    // Quantities of one service, of the service to compare with, of both, and of all selected services.
+    service:: queries(config, signals, '="$inference_service"'),
+    other:: queries(config, signals, '="$compare_with"'),
+    both:: queries(config, signals, '=~"$inference_service|$compare_with"'),
+    fleet:: queries(config, signals, '=~"$inference_service"'),
 
-    short:: promql.duration(config.short_window_seconds),
-    long:: promql.duration(config.long_window_seconds),
-
-    // --- Variables: each offers only values within the choices before it --------------------------------------------------
-    local values(query, label) = 'label_values(' + query + ', ' + label + ')',
-    local chain(labels) = std.join(', ', ['%(label)s=~"$%(label)s"' % { label: label } for label in labels]),
+    // --- Variables: each offers only values within the choices before it ---------------------------------------------
+    local values(metric, within, label) =
+      'label_values(%s{%s}, %s)' % [metric, std.join(', ', ['%s=~"$%s"' % [each, each] for each in within]), label],
     // A series that every scraped service has, also while its predictor cannot be read.
-    local services =
-      if config.source == 'exporter' then 'specdec_up' else common.fleet.record('generation_tokens_now'),
-    local serviceVariable(name, label, all) =
-      g.variable(name, label, values(services + '{' + chain(['cluster', 'namespace']) + '}', 'inference_service'), all),
+    local services = if vllm then signals.tokens.record else 'specdec_up',
+    local oneOf(name, title, all) = g.variable(name, title, values(services, ['cluster', 'namespace'], 'inference_service'), all),
     // `one`: the dashboard is about one service. `more`: variables between service and model.
     variables(one, more=[]):: [
       g.datasourceVariable('Data source'),
-      g.variable('cluster', 'Cluster', values(services, 'cluster'), true) + (if config.show_multi_cluster then {} else { hide: 2 }),
-      g.variable('namespace', 'Namespace', values(services + '{' + chain(['cluster']) + '}', 'namespace'), true),
-      serviceVariable('inference_service', 'Service', !one),
-    ] + more + [
-      g.variable(
-        'model_name',
-        'Model',
-        values(
-          '%(record)s{%(matchers)s, inference_service%(operator)s"$inference_service"}' % {
-            record: common.fleet.record('generation_tokens_now'),
-            matchers: chain(['cluster', 'namespace']),
-            operator: if one then '=' else '=~',
-          },
-          'model_name'
-        ),
-        true
-      ),
-    ],
-    otherServiceVariable:: serviceVariable('compare_with', 'Compare with', false),
+      g.variable('cluster', 'Cluster', values(services, [], 'cluster'), true) + (if config.show_multi_cluster then {} else { hide: 2 }),
+      g.variable('namespace', 'Namespace', values(services, ['cluster'], 'namespace'), true),
+      oneOf('inference_service', 'Service', !one),
+    ] + more + [g.variable('model_name', 'Model', values(signals.tokens.record, service, 'model_name'), true)],
+    otherServiceVariable:: oneOf('compare_with', 'Compare with', false),
 
-    // --- Annotations -------------------------------------------------------------------------------------------------
-    annotations(query, enable):: [
-      g.annotation('Alerts', query.expr('alerts'), 'red', '{{alertname}} ({{severity}})', '{{inference_service}} {{sli}}', enable),
-      g.annotation('Starts', query.expr('restarts'), 'purple', 'A replica started', '{{inference_service}}', enable),
-    ] + (
-      if config.source != 'exporter' then [] else [
-        g.annotation(
-          'Deployments',
-          query.expr('changes'),
-          'blue',
-          'Release, method or draft model changed',
-          '{{inference_service}}: vLLM {{vllm_version}}, {{method}} {{draft_model}}',
-          enable
-        ),
-      ]
-    ),
-
-    // --- Links -------------------------------------------------------------------------------------------------------
+    // --- Annotations and links ---------------------------------------------------------------------------------------
+    annotations(q, enable):: [
+      g.annotation('Alerts', q.firing(), 'red', '{{alertname}} ({{severity}})', '{{inference_service}} {{reason}}', enable),
+      g.annotation('Starts', q.starts.expr, 'purple', 'A replica started', '{{inference_service}}', enable),
+    ] + (if vllm then [] else [
+           g.annotation(
+             'Deployments',
+             q.changes.expr,
+             'blue',
+             'Release, method or draft model changed',
+             '{{inference_service}}: vLLM {{vllm_version}}, {{method}} {{draft_model}}',
+             enable
+           ),
+         ]),
     // From a dashboard to the others. A link to a dashboard about one service keeps the selected service.
-    links(from)::
-      local one = std.member(['service', 'ab'], from);
-      local place = ['datasource', 'cluster', 'namespace'];
-      [
-        g.dashboardLink(
-          target.title,
-          target.tooltip,
-          '/d/' + uids[target.name] + '?'
-          + kept(place + (if one && target.name != 'fleet' then ['inference_service', 'model_name'] else []))
-        )
-        for target in [
-          { name: 'fleet', title: 'Fleet', tooltip: 'All services' },
-          { name: 'service', title: 'Service', tooltip: 'One service in depth' },
-          { name: 'ab', title: 'A/B', tooltip: 'Two services, or a service and its baseline' },
-          { name: 'pack', title: 'Pack health', tooltip: 'Can the figures be believed?' },
-        ]
-        if target.name != from
-      ] + [g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true }],
-
+    local links(from) = [
+      g.dashboardLink(
+        to[1],
+        to[2],
+        '/d/specdec-%s?%s' % [to[0], kept(
+          ['datasource', 'cluster', 'namespace']
+          + (if to[0] != 'fleet' && std.member(['service', 'ab'], from) then ['inference_service', 'model_name'] else [])
+        )]
+      )
+      for to in [
+        ['fleet', 'Fleet', 'All services'],
+        ['service', 'Service', 'One service in depth'],
+        ['ab', 'A/B', 'Two services, or a service and its baseline'],
+        ['pack', 'Pack health', 'Can the figures be believed?'],
+      ]
+      if to[0] != from
+    ] + [g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true }],
     // For a table row whose columns are the labels. A missing column gives an empty value, which selects series without that
     // label.
-    toService:: g.link(
-      'Open the service',
-      '/d/%(uid)s?${datasource:queryparam}&%(variables)s&${__url_time_range}' % {
-        uid: uids.service,
-        variables: std.join('&', [
-          'var-%(label)s=${__data.fields.%(label)s:percentencode}' % { label: label }
-          for label in config.level_labels
-        ]),
-      },
-      false
-    ),
-    toRunbook:: g.link('Open the runbook', config.runbook_url_prefix + '${__data.fields.alertname}.md'),
+    local toService = g.link('Open the service', '/d/specdec-service?${datasource:queryparam}&%s&${__url_time_range}' % std.join(
+      '&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in level]
+    ), false),
 
     // --- Words -------------------------------------------------------------------------------------------------------
-    // Worst first. Without a measurement, 10 is added to what acceptance alone says: nothing of that is green.
-    local states = [
-      [9, 'No metrics', 'dark-purple'],
-      [5, 'Broken', 'dark-red'],
-      [15, 'Broken', 'dark-red'],
-      [4, 'Harmful', 'red'],
-      [14, 'Harmful', 'red'],
-      [3, 'Not paying off', 'orange'],
-      [6, 'Slower', 'dark-yellow'],
-      [7, 'Not drafting', 'purple'],
-      [2, 'Watch', 'yellow'],
-      [-1, 'No verdict', 'text'],
-      [11, 'Not measured', 'text'],
-      [1, 'Healthy', 'green'],
-      [0, 'Idle', 'blue'],
-      [-2, 'Speculation off', 'text'],
+    // Verdict, title, color, next step; the worst first. Only a measured speed-up is green, and a guess is called one.
+    local grey = '#8e8e8e',
+    words:: [
+      ['no_metrics', 'No metrics', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
+      ['broken', 'Broken', 'dark-red', 'Almost nothing is accepted: check whether the draft model fits the target, or switch speculation off.'],
+      ['harmful', 'Harmful', 'red', 'Roll back or remove --speculative-config now: slower than without it. Investigate afterwards.'],
+      ['not_paying', 'Not paying off', 'orange', 'Switch speculation off at this load, or use a k that recordings show to pay.'],
+      ['slower', 'Slower', 'dark-yellow', 'Roll back if it began with a deployment. Otherwise look at acceptance, load and prompts.'],
+      ['watch', 'Watch', 'yellow', 'Whether it pays is not known: record a baseline without speculation, and compare.'],
+      ['unknown', 'No verdict', grey, 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
+      ['guess', 'Not measured', grey, 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
+      ['healthy', 'Healthy', 'green', 'Do nothing: speculation pays off.'],
+      ['idle', 'Idle', 'blue', 'Wait for traffic.'],
+      ['off', 'Speculation off', grey, 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
     ],
-    local advice = {
-      '9': 'Look at the pods: are they starting, crashed or out of memory?',
-      '7': 'Look for sampling parameters, a batch size limit, or prompts without text to copy.',
-      '6': 'Roll back if it began with a deployment. Otherwise look at load and prompts: drafts are not why.',
-      '5': 'Check whether the draft model fits the target, or switch speculation off: no gain is measured.',
-      '4': 'Roll back or remove --speculative-config now: slower than without it. Investigate afterwards.',
-      '3': 'Compare recordings of several k: use the one that pays, or switch speculation off.',
-      '2': 'Compare with a baseline (dashboard A/B): whether it pays is not known.',
-      '1': 'Do nothing: speculation pays off.',
-      '0': 'Wait for traffic: there are too few drafts to judge.',
-      '-1': 'Wait for two scrapes. Then start vLLM without --disable-log-stats, or correct the port.',
-      '-2': 'Do nothing, or start vLLM with --speculative-config to use speculation.',
-      '15': 'Check whether the draft model fits the target, and record a baseline without speculation.',
-      '14': 'Roll back the last change: slower than before, and little is accepted. Then record a baseline.',
-      '11': 'Acceptance is good. Whether it pays is not measured: record a baseline without speculation.',
+    // For values of a column: title and color, or next step and color.
+    verdicts(text=1):: g.mappings([[word[0], word[text], word[2]] for word in common.words]),
+    // For series of these names.
+    named_verdicts:: [g.named(word[0], { displayName: word[1], color: g.colored(word[2]).color }) for word in common.words],
+    severity:: {
+      mappings: g.mappings([['3', 'critical', 'red'], ['2', 'warning', 'orange'], ['0', '-', 'text']]),
+      'custom.cellOptions': { type: 'color-text' },
     },
-    // One query counts the services of every status: a tile for each, the worst first.
-    statusCounts(query, spec)::
-      // Only the page of one service tells the others.
-      local counted = [state for state in states if !std.member([7, 14, 15, -2], state[0])];
-      common.panel('stat', {
-        targets: [common.column(query, 'services_by_status', ['status'])],
-        transformations: [
-          g.columns([], ['Time']),
-          g.rowsToFields('status', 'Value'),
-          g.columns([['%d' % state[0], state[1]] for state in counted], []),
-        ],
-        overrides: [g.color(state[1], state[2]) for state in counted],
-        options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
-      } + spec),
-    states:: g.mappings({ ['%d' % state[0]]: state[1:] for state in states }),
-    // A table of one cell, because a cell wraps its text: that of a stat is one line, which a phone cuts.
-    whatToDo(query, spec):: common.panel('table', {
-      title: 'What to do',
-      about: 'The next step for this status. The alerts below say more.',
-      targets: [common.column(query, 'state', ['model_name'])],
-      unit: 'short',
-      options: { cellHeight: 'lg', showHeader: false, footer: { show: false, enablePagination: false } },
-      transformations: [g.columns([['Value', 'What to do']], ['Time', 'model_name'])],
-      overrides: [
-        g.named('What to do', {
-          mappings: g.mappings({ ['%d' % state[0]]: [advice['%d' % state[0]], state[2]] for state in states }),
-          'custom.align': 'left',
-          'custom.cellOptions': { type: 'color-background', mode: 'basic', wrapText: true },
-        }),
-      ],
-      no_data: 'Check that the exporter runs beside the predictor, and that Prometheus scrapes it.',
-    } + spec),
-    yesNo(yes, no):: g.mappings({ '0': [no, 'red'], '1': [yes, 'green'] }),
-    // Alerts by name and severity, replaced by their summary, or by the first sentence of their action: a cell has two lines.
-    ofAlerts(text):: g.mappings({
-      [key]: [std.rstripChars(std.splitLimit(alerts[key][text], '. ', 1)[0], '.') + '.', null]
-      for key in std.objectFields(alerts)
-    }),
-    severities:: g.mappings({ '4': ['critical', 'red'], '3': ['critical', 'red'], '2': ['warning', 'orange'], '1': ['info', 'blue'] }),
+    yesNo(yes, no):: g.mappings([['0', no, 'red'], ['1', yes, 'green']]),
 
-    // Texts of empty panels: why there is no data.
-    local verified = common.service.signal('partly_verified').help,
+    // Why a panel is empty.
     nothing:: {
-      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read. The status says which.',
-      acceptance: 'No drafts, or adaptive verification: %s The status and the start arguments say which.' % verified,
-      traffic: 'No finished requests: nothing is generated, or the predictor cannot be read. The status says which.',
-      predictor: 'No series: the predictor cannot be read, or nothing scrapes it. The status says which.',
+      verdict: 'No verdict: the exporter cannot read the predictor, or nothing scrapes the exporter.',
+      drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read.',
+      acceptance: 'No drafts, or adaptive verification, where vLLM does not count what it verified.',
+      traffic: 'No finished requests: nothing is generated, or the predictor cannot be read.',
+      predictor: 'No series: the predictor cannot be read, or nothing scrapes it.',
       baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',
       speedup: 'Not measured: this needs requests, and a live control or a baseline file without speculation.',
-      cost: 'Not measured: this needs a baseline without speculation (specdec-exporter baseline record) at a like load.',
-      log: 'The exporter reads no log, or the log says nothing about this.',
       alerts: 'No alert fires.',
       exporter: 'No exporter is scraped in this time range.',
     },
 
     // --- Panels ------------------------------------------------------------------------------------------------------
-    // A signal in a panel. The panel's description lists the definitions of its signals.
-    local described(signal, target) = target { help:: signal.help, unit:: std.get(signal, 'unit', 'short') },
-    // `over`: an aggregation that keeps the number of lines small, for example 'max by (collector)'.
-    local aggregated(query, name, labels, over) =
-      if over == null then query.expr(name, labels) else over + ' (' + query.expr(name, labels) + ')',
-    series(query, name, legend, labels={}, over=null)::
-      described(query.signal(name), g.target(aggregated(query, name, labels, over), legend)),
-    last(query, name, legend, labels={}, over=null)::
-      described(query.signal(name), g.lastTarget(aggregated(query, name, labels, over), legend)),
-    // Columns of a table. Only the labels `keep` stay, so Grafana can merge the rows of several signals.
-    column(query, name, keep, labels={})::
-      described(query.signal(name), g.tableTarget(aggregated(query, name, labels, 'max by (%s)' % promql.list(keep)))),
-    // One service's latency over another's, both of the same cluster, namespace and model. `chance`: how far chance alone may
-    // move this ratio from 1 (`from`: '1 +' or '1 -').
-    versus(query, other, name, legend, labels)::
-      described(
-        query.signal(name),
-        g.target(query.expr(name, labels) + '\n/ ignoring (inference_service)\n' + other.expr(name, labels), legend)
-      ),
-    chance(query, other, legend, sli, from)::
-      described(query.signal('mean_error'), g.target(promql.strip(|||
-        %(from)s %(z_score)g * sqrt(
-          (%(own_error)s) ^ 2
-          + ignoring (inference_service)
-          (%(other_error)s) ^ 2
-        )
-      ||| % {
-        from: from,
-        z_score: config.alert_z_score,
-        own_error: query.expr('mean_error', { sli: sli }),
-        other_error: other.expr('mean_error', { sli: sli }),
-      }), legend)),
+    series(quantity, legend):: g.target(quantity.expr, legend) { help:: quantity.help, unit:: quantity.unit },
+    last(quantity, legend):: g.lastTarget(quantity.expr, legend) { help:: quantity.help, unit:: quantity.unit },
+    // A column of a table. Only the labels `keep` stay, so that Grafana can merge the rows of several.
+    column(quantity, keep)::
+      g.tableTarget('max by (%s) (%s)' % [std.join(', ', keep), quantity.expr]) { help:: quantity.help, unit:: quantity.unit },
 
     // `spec` is that of g without description, unit and links. Instead: `about` (the purpose of the panel) and `runbook` (the
     // name of an alert).
     panel(kind, spec)::
-      local targets = spec.targets;  // jsonnet computes a field again at every use, and a local once
-      local helps = [target.help for target in targets];
+      local helps = [target.help for target in spec.targets];
       local definitions = [helps[i] for i in std.range(0, std.length(helps) - 1) if std.find(helps[i], helps)[0] == i];
-      g[kind]({ unit: targets[0].unit } + spec + {
-        targets: targets,
+      g[kind]({ unit: spec.targets[0].unit } + spec + {
         description: std.join('\n', (if 'about' in spec then [spec.about, ''] else []) + ['- ' + help for help in definitions]),
         links: [g.link('Runbook', runbook(std.get(spec, 'runbook', 'README')))],
       }),
-    // For panels whose series only the exporter has.
-    withExporter(panel):: if config.source == 'exporter' then panel,
+    graph(title, targets, alert, no_data, spec={})::
+      common.panel('timeseries', { title: title, targets: targets, runbook: alert, no_data: no_data, min: 0, w: 8, h: 8 } + spec),
+    withExporter(panel):: if vllm then null else panel,
+    limit(value):: {
+      thresholds: g.thresholds([[null, 'transparent'], [value, 'red']]),
+      custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * value },  // so that the limit is in sight
+    },
 
-    // A table with a row per service (or per `rows`) and a column per signal: [title, signal, properties, labels, other
-    // rows]. A column with the title null shows only its labels.
-    // `more`: labels that become columns too, as [label, title]. They stand after the first `ahead` signals.
-    // `first`: a signal that sorts the rows, the highest first, and is no column. `also`: the query of more rows.
-    local level_columns = [
-      ['inference_service', 'Service'],
-      ['namespace', 'Namespace'],
-      ['cluster', 'Cluster'],
-      ['model_name', 'Model'],
-    ],
-    servicesTable(query, columns, spec, more=[], ahead=0, rows=config.level_labels, first=null, also=null)::
-      local sorting = std.length(columns);  // the place of its query
+    // A table of values by labels. `columns`: [title, quantity, properties, labels of its series]; the title null: only the labels
+    // count. `rows`: labels that tell rows apart. `labels`: [label, title], columns after the first `ahead`.
+    local titles = { inference_service: 'Service', namespace: 'Namespace', cluster: 'Cluster', model_name: 'Model' },
+    local widths = { Service: 130, Namespace: 92, Cluster: 70, Model: 110 },
+    colored(steps):: { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds([[null, 'text']] + steps) },
+    table(columns, spec, rows=level, labels=[], ahead=0)::
       local at(column, i, default) = if std.length(column) > i then column[i] else default;
-      local value(i) = if std.length(columns) == 1 && first == null then 'Value' else 'Value #' + g.refId(i);
-      local indices = std.range(0, std.length(columns) - 1);
-      local values = [[value(i), columns[i][0]] for i in indices if columns[i][0] != null];
-      local untitled = [value(i) for i in indices if columns[i][0] == null] + (if first == null then [] else [value(sorting)]);
+      local value(i) = if std.length(columns) == 1 then 'Value' else 'Value #' + g.refId(i);
+      local values = [[value(i), columns[i][0]] for i in std.range(0, std.length(columns) - 1) if columns[i][0] != null];
+      local untitled = [value(i) for i in std.range(0, std.length(columns) - 1) if columns[i][0] == null];
+      local places = [[label, titles[label]] for label in ['inference_service', 'namespace', 'cluster', 'model_name'] if std.member(rows, label)];
       common.panel('table', {
-        targets: [
-                   local own = common.column(query, c[1], at(c, 4, rows), at(c, 3, {}));
-                   if also == null then own else own { expr+: '\nor\n' + common.column(also, c[1], at(c, 4, rows), at(c, 3, {})).expr }
-                   for c in columns
-                 ]
-                 + (if first == null then [] else [common.column(query, first[0], first[1])]),
         unit: 'short',
+        targets: [common.column(c[1], at(c, 3, rows)) for c in columns],
+      } + spec + {
         transformations: [
           g.merge,
-        ] + (if first == null then [] else [g.sortBy(value(sorting), descending=true)]) + [
-          g.columns(
-            level_columns[:1] + values[:ahead] + more + values[ahead:]
-            + [column for column in level_columns[1:] if std.member(rows, column[0])],
-            ['Time'] + untitled
-          ),
+          g.columns(places[:1] + labels[:ahead] + values + labels[ahead:] + places[1:], ['Time'] + untitled),
         ] + std.get(spec, 'sort', []),
-        overrides: [
-          g.named('Service', { links: [common.toService], 'custom.width': 130 }),
-          g.named('Namespace', { 'custom.width': 92 }),
-          g.named('Cluster', { 'custom.width': 70 }),
-          g.named('Model', { 'custom.width': 120 }),
-          g.named('Method', { 'custom.width': 80 }),
-          g.named('k', { 'custom.width': 40 }),
-          g.named('Latency', { 'custom.width': 64 }),
-          g.named('Source', { 'custom.width': 76 }),
-        ] + [
-          g.named(c[0], { unit: query.signal(c[1]).unit } + at(c, 2, {}))
-          for c in columns
-          if c[0] != null
-        ],
-      } + spec),
+        overrides: [g.named(title, { 'custom.width': widths[title] }) for title in std.objectFields(widths)]
+                   + [g.named('Service', { links: [toService] })]
+                   + [g.named(c[0], { unit: c[1].unit } + at(c, 2, {})) for c in columns if c[0] != null]
+                   + std.get(spec, 'overrides', []),
+      }),
 
-    // `one`: the table is about one service, so it has no columns for the service, and room for what its alerts mean.
-    alertTable(query, one, spec)::
-      local texts = (if one then ['meaning'] else []) + ['action'];
-      // A label that joins others: what tells alerts of one name apart, and the keys of the texts.
-      local joined(expression, label, separator, labels) =
-        'label_join(' + expression + ', ' + std.join(', ', ['"%s"' % each for each in [label, separator] + labels]) + ')';
-      local column(name, texts=[]) =
-        local target = common.series(query, name, '');
-        local which = 'label_replace(%s, "which", "", "which", " *")'
-                      % joined('(\n  %s\n)' % promql.indent(target.expr), 'which', ' ', ['sli', 'reason', 'container']);
-        target + g.tableTarget(std.foldl(
-          function(expression, text) joined(expression, text, '/', ['alertname', 'severity', 'reason', 'container']), texts, which
-        ));
-      local place = [['inference_service', 'Service'], ['namespace', 'Namespace'], ['cluster', 'Cluster']];
-      local wrapped = { 'custom.cellOptions': { type: 'auto', wrapText: true } };
+    // Alerts with their action: its first sentence where there are columns for the service. A row has room for two lines.
+    // `one`: of one service, which needs no columns.
+    local actions(one) = g.patterns(std.reverse(std.set([
+      local action = rule.annotations.action;
+      [
+        '^%s/%s/%s$' % [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', '.*')],
+        if one then action else std.rstripChars(std.split(action, '. ')[0], '.') + '.',
+      ]
+      for rule in rules
+    ]))),  // those with a reason before those with any
+    alertTable(q, one, spec)::
+      local labels = std.join(', ', ['alertname', 'severity', 'reason', 'pod'] + service);
+      local column(quantity) =
+        local which = 'label_replace(label_join(%s, "which", " ", "reason", "pod"), "which", "", "which", " *")' % quantity.expr;
+        g.tableTarget('label_join(%s, "action", "/", "alertname", "severity", "reason")' % which) { help:: quantity.help, unit:: quantity.unit };
+      local places = [[label, titles[label]] for label in ['inference_service', 'namespace', 'cluster']];
       common.panel('table', {
         title: 'Firing alerts: since when, and what to do first',
-        about: 'The name of an alert links to its runbook, which says what to do next'
-               + (if one then '.' else '; the service links to its dashboard.'),
-        targets: [column('alerts_foremost', texts), column('alerts_since')],
+        about: 'The name of an alert links to its runbook.',
+        targets: [column(q.severity { expr: 'max by (%s) (%s)' % [labels, super.expr] }), column(q.since(labels))],
         unit: 'short',
         no_data: common.nothing.alerts,
-        // Grafana makes no room for wrapped texts that a mapping gives: two lines, if rows are high.
         options: { cellHeight: 'lg' },
         transformations: [
           g.merge,
           g.columns(
-            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']]
-            + (if one then [] else place[:1])
-            + [['which', 'Which']]
-            + (if one then [['meaning', 'What it means']] else [])
-            + [['action', 'What to do first']]
-            + (if one then [] else place[1:]),
-            ['Time', 'severity', 'sli', 'reason', 'container', 'model_name'] + (if one then [column[0] for column in place] else [])
+            [['Value #A', 'Severity'], ['Value #B', 'Since'], ['alertname', 'Alert']] + (if one then [] else places[:1])
+            + [['which', 'Which'], ['action', 'What to do first']] + (if one then [] else places[1:]),
+            ['Time', 'severity', 'reason', 'pod'] + (if one then service else [])
           ),
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
-          g.named('Severity', { mappings: common.severities, 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 72, 'custom.align': 'left' }),
-          g.named('Alert', { links: [common.toRunbook], 'custom.width': 200 }),
-          g.named('Which', { 'custom.width': 140 }),
+          g.named('Severity', common.severity { 'custom.width': 72, 'custom.align': 'left' }),
           g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
-          g.named('What to do first', { mappings: common.ofAlerts('action') } + wrapped),
-        ] + (
-          if one then [g.named('What it means', { mappings: common.ofAlerts('summary'), 'custom.width': 320 } + wrapped)] else [
-            g.named('Service', { links: [common.toService], 'custom.width': 140 }),
-            g.named('Namespace', { 'custom.width': 100 }),
-            g.named('Cluster', { 'custom.width': 80 }),
-          ]
-        ),
+          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 210 }),
+          g.named('Which', { 'custom.width': 190 }),
+          g.named('What to do first', { mappings: actions(one), 'custom.cellOptions': { type: 'auto', wrapText: true } }),
+          g.named('Service', { links: [toService] }),
+        ] + [g.named(title, { 'custom.width': widths[title] }) for title in ['Service', 'Namespace', 'Cluster'] if !one],
       } + spec),
 
     dashboard(name, spec)::
-      g.dashboard({
-        uid: uids[name],
-        tags: config.dashboard_tags,
-        refresh: '1m',
-        from: 'now-6h',
-        links: common.links(name),
-      } + spec),
+      g.dashboard({ uid: 'specdec-' + name, tags: ['specdec', 'vllm'], refresh: '1m', from: 'now-6h', links: links(name) } + spec),
   }

@@ -1,20 +1,26 @@
 // The dashboards of a mixin, by file name.
 {
-  local config = $._config,
-  local texts = [
-    { key: std.join('/', [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', ''), std.get(rule.labels, 'container', '')]), summary: rule.annotations.summary, action: rule.annotations.action }
+  local common = (import 'common.libsonnet')($._config, $._signals, [
+    rule
     for group in $.prometheusAlerts.groups
     for rule in group.rules
     if 'alert' in rule
-  ],
-  // One alert may have several rules.
-  local alerts = { [text.key]: text for text in std.set(texts, function(text) text.key) },
-  local common = (import 'common.libsonnet')(config, alerts),
+  ]),
 
   grafanaDashboards+:: {
-    'specdec-fleet.json': (import 'fleet.libsonnet')(config, common),
-    'specdec-service.json': (import 'service.libsonnet')(config, common),
-    'specdec-ab.json': (import 'ab.libsonnet')(config, common),
-    'specdec-pack.json': (import 'pack_health.libsonnet')(config, common),
+    'specdec-fleet.json': (import 'fleet.libsonnet')($._config, common),
+    'specdec-service.json': (import 'service.libsonnet')($._config, common),
+    'specdec-ab.json': (import 'ab.libsonnet')($._config, common),
+    'specdec-pack.json': (import 'pack_health.libsonnet')($._config, common),
+  },
+
+  // For ConfigMaps with the dashboards, by the sidecar of Grafana's Helm chart: it selects by the label, and can read the folder
+  // from the annotation. The name is followed by the uid.
+  specdecDashboards:: {
+    configMap: {
+      name: 'dashboard',
+      labels: { grafana_dashboard: '1', 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'dashboards' },
+      annotations: { grafana_folder: 'vLLM' },
+    },
   },
 }

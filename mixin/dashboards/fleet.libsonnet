@@ -1,83 +1,78 @@
-// All services. Which services need attention? Where is speculation missing, and where can nobody judge it?
+// All services: which need attention?
 local g = import 'g.libsonnet';
 
 function(config, common)
-  local query = common.fleet;
-  local nothing = common.nothing;
-  local level = config.level_labels;
-  local service = std.filter(function(label) label != 'model_name', level);
-  local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
-  local narrow(properties={}) = { 'custom.width': 70 } + properties;
-  local tpot = { sli: 'tpot' };
+  local q = common.fleet;
+  local service = ['cluster', 'namespace', 'inference_service'];
+  local level = service + ['model_name'];
+  local mean = { sli: 'tpot', stat: 'mean' };
+  local narrow = { 'custom.width': 78 };
+  local exporter = config.source == 'exporter';
 
-  local services = common.servicesTable(
-    query,
-    [
-      [
-        'Status',
-        'status',
-        { mappings: common.states, 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 120 },
-        {},
-        service,  // a service that cannot be read has no model
-      ],
-      ['Alerts', 'alerts_by_service', narrow({ decimals: 0, 'custom.width': 58 } + colored([[null, 'text'], [1, 'red']])), {}, service],
-      [
-        'Speed-up',
-        'speedup',
-        narrow({ unit: 'suffix:x', decimals: 2, 'custom.width': 80 } + colored([[null, 'text'], [0, 'red'], [1, 'orange'], [config.policy.latency.speedup_min, 'green']])),
-      ],
-      ['Acceptance', 'acceptance', narrow({ decimals: 0, 'custom.width': 98 })],
-      ['Break-even', 'acceptance_min', narrow({ decimals: 0, 'custom.width': 94 })],
-      ['TPOT', 'latency_mean', narrow(), tpot],
-      [
-        'Of base',
-        'latency_ratio',
-        narrow({ decimals: 0 } + colored([[null, 'text'], [0, 'green'], [1, 'text'], [config.policy.latency.slower_ratio, 'red']])),
-        tpot,
-      ],
-      ['Running', 'running_lately', narrow({ decimals: 1 })],
-      ['Waiting', 'waiting_lately', narrow({ decimals: 1 })],
-      [null, 'what_runs', {}, {}, level + ['k', 'method']],
-    ],
-    {
-      title: 'Services',
-      about: 'What hurts comes first: services with a critical alert, then those with a warning, and among these the worst '
-             + 'status: no metrics, broken, harmful, not paying off, slower. The name links to the dashboard of the service. '
-             + 'Speed-up: measured. TPOT: mean time per output token, and its ratio to the baseline. Running: per engine.',
-      no_data: nothing.exporter,
-      w: 24,
-      h: 12,
-    },
-    more=[['method', 'Method'], ['k', 'k']],
-    ahead=1,
-    first=['urgency', service],
-  );
+  local down = 'max by (%s) (%s) == 0' % [config.service, q.record('up').expr];
+  local no_metrics(expression) = 'label_replace(%s, "verdict", "no_metrics", "", "")' % expression;
+  local counted = q.verdict {
+    unit: 'short',
+    help+: ' No metrics: no replica can be read.',
+    expr: 'count by (verdict) (%s)\nor %s' % [super.expr, no_metrics('count(%s)' % down)],
+  };
+  local unread = counted { expr: '%s\nunless on (%s) %s' % [no_metrics(down), config.service, q.record('verdict').expr] };
+  local severity = q.severity { expr+: ' or 0 * ' + q.record('up').expr };  // or nothing would sort services without alerts
 
   common.dashboard('fleet', {
     title: 'Speculative decoding / Fleet',
-    description: 'Every service with speculative decoding, and what is wrong with it.',
+    description: 'Every service with speculative decoding, and what is wrong with it.'
+                 + (if exporter then '' else ' Services are not judged without the exporter.'),
     variables: common.variables(one=false),
-    annotations: common.annotations(query, false),
+    annotations: common.annotations(q, false),
     rows: [
       g.row('What is wrong', [
-        common.statusCounts(query, { title: 'Services by status', no_data: nothing.exporter, w: 24, h: 4 }),
-        common.alertTable(query, false, { w: 24, h: 9 }),
-      ], open=true),
-      g.row('Services', [services], open=true),
-      g.row('What is missing', [
-        common.servicesTable(query, [
-          ['Requests without a baseline', 'without_baseline', { unit: 'none', decimals: 0 }],
-          ['Hours of history', 'history_hours', { decimals: 0 }],
-          ['Tokens without speculation', 'speculation_unused', { decimals: 0 }],
-          ['Running per engine', 'unused_batch', { decimals: 1 }],
-        ], {
-          title: 'Services without a baseline, and services without speculation',
-          about: 'No alert fires when the latency of a service without a baseline gets worse. Speculation gains most on a service '
-                 + 'that generates many tokens in small batches.',
-          no_data: 'Every service that generates tokens also drafts, or is a live control, and has a baseline.',
+        common.withExporter(common.panel('stat', {
+          title: 'Services by verdict',
+          targets: [common.column(counted, ['verdict'])],
+          transformations: [
+            g.columns([], ['Time']),
+            g.rowsToFields('verdict', 'Value'),
+            g.columns([[word[0], word[1]] for word in common.words], []),
+          ],
+          overrides: [g.color(word[1], word[2]) for word in common.words],
+          options: { orientation: 'vertical', justifyMode: 'center', textMode: 'value_and_name' },
+          no_data: common.nothing.exporter,
           w: 24,
-          h: 8,
-        }),
-      ]),
+          h: 4,
+        })),
+        common.alertTable(q, false, { w: 24, h: 9 }),
+      ], open=true),
+      g.row('Services', [
+        common.table(
+          (if exporter then [[null, q.verdict, {}, level + ['verdict']], [null, unread, {}, service + ['verdict']]] else []) + [
+            ['Alerts', severity, narrow + common.severity, service],
+            ['Speed-up', q.record('speedup'), narrow { unit: 'suffix:x', decimals: 2 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
+            ['Length', q.record('length'), narrow { decimals: 2 }],
+            ['Acceptance', q.record('acceptance'), { decimals: 0, 'custom.width': 98 }],
+            ['Break-even', q.record('acceptance_min'), { decimals: 0, 'custom.width': 94 }],
+            ['TPOT', q.record('latency', mean), narrow],
+            ['Of baseline', q.record('ratio', mean), { decimals: 0, 'custom.width': 94 } + common.colored([[config.slower_ratio, 'red']])],
+            [null, q.record('ratio', mean), {}, level + ['source']],
+            ['Tokens', q.record('tokens'), narrow { decimals: 0 }],
+            ['Readable', q.record('up'), narrow { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' } }, service],
+          ],
+          {
+            title: 'Services',
+            about: 'Services with alerts come first. The name links to the dashboard of the service. TPOT: mean time per output token.'
+                   + ' Where no baseline stands, no alert fires when latency gets worse.',
+            sort: [g.sortBy('Alerts', descending=true)],
+            overrides: [
+              g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 116 }),
+              g.named('Baseline', { 'custom.width': 80 }),
+            ],
+            no_data: common.nothing.exporter,
+            w: 24,
+            h: 12,
+          },
+          labels=(if exporter then [['verdict', 'Verdict']] else []) + [['source', 'Baseline']],
+          ahead=if exporter then 1 else 0
+        ),
+      ], open=true),
     ],
   })

@@ -1,86 +1,78 @@
-// Can the other dashboards and the alerts be believed? Scraping, reading, rules, baselines.
+// Can the other dashboards and the alerts be believed? Data, scraping, logs, baselines.
 local g = import 'g.libsonnet';
 
 function(config, common)
-  local query = common.fleet;
+  local q = common.fleet;
   local nothing = common.nothing;
-  local panel = common.panel;
-  local series(name, legend, labels={}, over=null) = common.series(query, name, legend, labels, over);
-  local last(name, legend, labels={}, over=null) = common.last(query, name, legend, labels, over);
-  local graph(title, targets, spec) = panel('timeseries', { title: title, targets: targets, min: 0, w: 12, h: 7 } + spec);
-  local with_exporter = config.source == 'exporter';
-  local level = config.level_labels;
-  local service = std.filter(function(label) label != 'model_name', level);
-  local colored(steps) = { 'custom.cellOptions': { type: 'color-text' }, thresholds: g.thresholds(steps) };
-  // A column about scrapes or the log. Their series have no model.
-  local ofTarget(title, name, properties={}, labels={}) = [title, name, properties, labels, service];
-  local read = [
-    ofTarget('Reads ' + collector, 'collector_' + collector, {
-      'custom.width': 108,
-      mappings: common.yesNo('yes', 'no'),
-      'custom.cellOptions': { type: 'color-text' },
-    })
-    for collector in ['metrics', 'log']
+  local exporter = config.source == 'exporter';
+  local service = ['cluster', 'namespace', 'inference_service'];
+  local level = service + ['model_name'];
+  local yes_no = { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 110 };
+  // What the runbook of SpecDecodeDataUntrusted tells at length.
+  local reasons = [
+    ['positions_differ', 'Accepted tokens by position do not add up.'],
+    ['several_processes', 'Several processes answer in turn at its URL.'],
+    ['engine_left', 'An engine left the metrics of its predictor.'],
+    ['baseline_old', 'The baseline file is old: record it anew.'],
+    ['baseline_other_release', 'The baseline file is of another release of vLLM.'],
+    ['baseline_other_method', 'The baseline file is of another method.'],
+    ['baselines_differ', 'Replicas have different baseline files.'],
+    ['prompts_longer', 'Prompts are longer than in the baseline file.'],
+    ['histograms_missing', 'No latency histograms arrive.'],
   ];
 
   common.dashboard('pack', {
     title: 'Speculative decoding / Pack health',
     description: 'Can the other dashboards and the alerts be believed?',
     variables: common.variables(one=false),
-    annotations: common.annotations(query, false),
+    annotations: common.annotations(q, false),
     rows: [
       g.row('What is wrong', [
-        panel('stat', {
-          title: 'Alerts about the pack itself',
-          targets: [last('pack_alerts', '{{alertname}}')],
-          overrides: [],
-          thresholds: g.thresholds([[null, 'text'], [1, 'orange']]),
-          no_data: nothing.alerts,
-          w: if with_exporter then 12 else 24,
-          h: 4,
-        }),
-        common.withExporter(panel('stat', {
-          title: 'Exporters by version, and those that refused their configuration',
-          about: 'An exporter refuses a wrong file and keeps the old one. This panel shows all services.',
-          targets: [last('exporter_version', '{{version}}'), last('reloads_failed', 'refused')],
-          overrides: [
-            g.named('refused', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) }),
-          ],
-          no_data: nothing.exporter,
+        common.table([[null, q.problems, {}, service + ['reason']]], {
+          title: 'Figures that cannot be trusted',
+          overrides: [g.named('Why', { mappings: g.mappings([[reason[0], reason[1], 'text'] for reason in reasons]) })],
+          runbook: 'SpecDecodeDataUntrusted',
+          no_data: 'No problem is known.',
           w: 12,
-          h: 4,
-        })),
-        graph('Replicas that can be read', [series('replicas_read', 'read'), series('replicas_unread', 'not read')], {
+          h: 7,
+        }, rows=service, labels=[['reason', 'Why']], ahead=1),
+        common.graph('Replicas that can be read', [common.series(q.read, 'read'), common.series(q.unread, 'not read')], 'SpecDecodeTargetDown', nothing.exporter, {
           overrides: [g.color('read', 'green'), g.color('not read', 'red')],
-          runbook: 'SpecDecodeTargetDown',
-          no_data: nothing.exporter,
-          w: if with_exporter then 12 else 24,
+          w: 12,
+          h: 7,
         }),
         // Of now only: the counters of all exporters at each step would take seconds.
-        common.withExporter(panel('stat', {
-          title: 'Failed reads within %s, by reason' % common.long,
-          targets: [last('fetch_failures', '{{reason}}', {}, 'sum by (reason)')],
-          overrides: [],
+        common.withExporter(common.panel('stat', {
+          title: 'Failed reads in half an hour, by reason',
+          targets: [common.last(q.fetch_failures, '{{reason}}')],
           decimals: 0,
           options: { textMode: 'value_and_name' },  // a lone value would stand without its reason
           thresholds: g.thresholds([[null, 'orange']]),
           runbook: 'SpecDecodeTargetDown',
           no_data: 'No read failed, or no exporter is scraped.',
           w: 12,
-          h: 7,
+          h: 4,
         })),
-        common.servicesTable(query, [
-          ofTarget('Readable', 'up_share', { decimals: 0 } + colored([[null, 'text'], [0, 'red'], [1, 'green']])),
-        ] + (
-          if with_exporter then read + [
-            ofTarget('Duration', 'collector_seconds'),
-            ofTarget('Processes', 'processes', { decimals: 0 } + colored([[null, 'text'], [2, 'orange']])),
-            ofTarget('Log lines', 'log_lines_now', { decimals: 1 }),
-            ofTarget('Log errors', 'log_errors_now', { decimals: 2 } + colored([[null, 'text'], [0.0001, 'red']])),
-            ofTarget('Not read yet', 'log_bytes_behind'),
-            ofTarget('Last line', 'log_age'),
-          ] else []
-        ), {
+        common.withExporter(common.panel('stat', {
+          title: 'Exporters by version, and those that refused their configuration',
+          about: 'This panel shows all services.',
+          targets: [common.last(q.exporters, '{{version}}'), common.last(q.refused, 'refused')],
+          overrides: [g.named('refused', { color: { mode: 'thresholds' }, thresholds: g.thresholds([[null, 'text'], [1, 'red']]) })],
+          no_data: nothing.exporter,
+          w: 12,
+          h: 4,
+        })),
+      ], open=true),
+      g.row('Scrapes, logs, baselines', [
+        common.table([
+          ['Readable', q.readable, { decimals: 0 } + common.colored([[0, 'red'], [1, 'green']])],
+        ] + (if exporter then [
+               ['Reads metrics', q.collector('metrics'), yes_no],
+               ['Reads log', q.collector('log'), yes_no],
+               ['Processes', q.processes, { decimals: 0 } + common.colored([[2, 'orange']])],
+               ['Log errors', q.log_errors, { decimals: 2 } + common.colored([[0.0001, 'red']])],
+               ['Last line', q.log_age],
+             ] else []), {
           title: 'Services',
           about: 'Services with the fewest readable replicas come first.',
           sort: [g.sortBy('Readable')],
@@ -89,33 +81,20 @@ function(config, common)
           w: 24,
           h: 9,
         }, rows=service),
-      ], open=true),
-      g.row('Rules and baselines', [
-        graph('Rules: duration / interval, and missed evaluations', [
-          series('rules_busy', 'duration / interval of the slowest group', {}, 'max'),
-          series('rules_missed', 'missed evaluations of all groups', {}, 'sum'),
-        ], {
-          about: 'This panel shows all services.',
-          overrides: [
-            g.override('byRegexp', '/^missed/', { unit: 'short', 'custom.axisPlacement': 'right', 'custom.drawStyle': 'bars' }),
-          ],
-          thresholds: g.thresholds([[null, 'transparent'], [query.signal('rules_busy').most, 'red']]),
-          custom: { thresholdsStyle: { mode: 'dashed' }, axisSoftMax: 2 * query.signal('rules_busy').most },
-          runbook: 'SpecDecodeRulesLagging',
-          no_data: 'The ruler does not publish its own metrics here: scrape it.',
-          w: 24,
-        }),
-        common.servicesTable(query, [
-          ['Mean', 'latency_baseline', { 'custom.width': 72 }, {}, level + ['sli', 'baseline_source']],
-          ['Requests', 'requests_baseline', { unit: 'none', decimals: 0, 'custom.width': 84 }],
-        ] + (if with_exporter then [['Age', 'baseline_age', { 'custom.width': 72 }, {}, level]] else []), {
+        common.table([
+          ['Requests', q.record('requests'), { unit: 'none', decimals: 0 }],
+          ['TPOT', q.record('baseline', { sli: 'tpot', stat: 'mean' }), {}, level + ['source']],
+        ] + (if exporter then [
+               ['Load now / then', q.load_ratio, { decimals: 0 } + common.colored([[config.baseline_load_max, 'orange']])],
+               ['Age of the file', q.baseline_age],
+             ] else []), {
           title: 'Baselines',
-          about: 'The baseline of each service and its number of requests. A baseline from history has no number: it is always '
-                 + 'large enough. Record a file again after a change of model, hardware or release.',
+          about: 'Where no source stands, there is no baseline. TPOT: mean time per output token at baseline. Record a file again after a '
+                 + 'change of model, hardware or release.',
           no_data: nothing.baseline,
           w: 24,
           h: 8,
-        }, more=[['sli', 'Latency'], ['baseline_source', 'Source']], rows=level + ['sli']),
-      ]),
+        }, labels=[['source', 'Baseline']], ahead=1),
+      ], open=true),
     ],
   })

@@ -1,71 +1,240 @@
-// The pack's signals, narrowed to the services that a dashboard's variables select. A panel names a signal and gets its
-// expression, unit and definition. No dashboard spells a query.
-local promql = import '../rules/promql.libsonnet';
-local signalsOf = import '../rules/signals.libsonnet';
+// What panels ask: records of the pack, and what people look at of one service, from its raw series. Each quantity has an
+// expression, a unit and its definition, and is narrowed to what the dashboard's variables select.
+local promql = import '../promql.libsonnet';
+local seriesOf = import '../series.libsonnet';
 
-function(config)
-  // The signals are rendered once, for a service name that does not exist. Dashboards replace it by their own matcher.
-  local placeholder = '="PLACEHOLDER"';
-  local raw_service_label = if config.source == 'vllm' then config.vllm_service_label else 'inference_service';
-  local where(labels, service_label='inference_service') = std.join(', ', [
-    if label == 'inference_service' then service_label + placeholder else '%(label)s=~"$%(label)s"' % { label: label }
-    for label in labels
+// `service`: operator and value of the service's matcher, for example '="$inference_service"'.
+function(config, signals, service)
+  local vllm = config.source == 'vllm';
+  local level = config.level;
+  local w(n) = config.minutes(n);
+  local place = ['cluster=~"$cluster"', 'namespace=~"$namespace"'];
+  local own = place + ['inference_service' + service];
+  local model = ['model_name=~"$model_name"'];
+  local raw_own = place + [(if vllm then config.vllm_service_label else 'inference_service') + service];
+  local given = [m for m in [config.selector] if m != ''];
+  local narrowed(matchers) = seriesOf(config { selector: std.join(', ', matchers + given) });
+  local raw = narrowed(raw_own + model);
+  local targets = narrowed(raw_own);  // series about scrapes and logs have no model
+  local exporters = narrowed(place);
+
+  local ratio(above, below) = '%s\n/ (%s > 0)' % [above, below];
+  local gauge(operator, what) = raw.by(operator, level, raw.of(what));
+  // Of a replica, within half an hour.
+  local ofReplica(above, below) = raw.by('avg', config.replica, '%s / (%s > 0)' % [
+    promql.range('increase', above, w(30)),
+    promql.range('increase', below, w(30)),
   ]);
-  local both(one, other) = std.join(', ', std.filter(function(matcher) matcher != '', [one, other]));
-  local without_model = [label for label in config.level_labels if label != 'model_name'];
-  local place = [label for label in without_model if label != 'inference_service'];
+  local ofTarget(operator, name, by=config.service) = promql.by(operator, by, targets.family(name));
+  local info = raw.family('specdec_predictor_info');
+  local runs = level + ', vllm_version, method, draft_model';
+  local own_up = if vllm then 'up' + promql.braces(raw_own + given) else targets.family('specdec_up');
 
-  local level = where(config.level_labels);
-  local service = where(without_model);
-  local signals = signalsOf(
-    config { selector: both(where(config.level_labels, raw_service_label), super.selector) },
-    {
-      target: both(where(without_model, raw_service_label), config.selector),
-      place: both(where(place), config.selector),
-      alerts: where(without_model),
+  {
+    local q = self,
+
+    // A record of the pack, by the name of its signal.
+    record(name, labels={})::
+      local signal = signals[name];
+      signal {
+        expr: signal.record + promql.braces(
+          own
+          + (if name == 'up' then [] else model)
+          + ['%s="%s"' % [label, labels[label]] for label in std.objectFields(labels)]
+        ),
+      },
+    firing(matchers=[], name='ALERTS', state=['alertstate="firing"'])::
+      name + promql.braces(['component="%s"' % config.component] + state + own + matchers),
+    severity: {
+      unit: 'short',
+      help: 'Alerts of this pack that fire: 3 critical, 2 warning.',
+      expr: '3 * %s or 2 * %s' % [q.firing(['severity="critical"']), q.firing(['severity="warning"'])],
     },
-  );
-  local plain = signals + signals.views;
-  local records = std.set([plain[name].record for name in std.objectFields(plain) if 'record' in plain[name]]);
-  assert std.all([
-    !std.startsWith(other, record) || other == record
-    for record in records
-    for other in records
-  ]) : 'the name of a record is the beginning of another';
+    since(labels):: {
+      unit: 'dateTimeFromNow',
+      help: 'When the condition of the alert came true. It fires once that has lasted.',
+      expr: '1000 * min by (%s) (%s and ignoring (alertstate) %s)' % [
+        labels,
+        q.firing(['severity!="info"'], 'ALERTS_FOR_STATE', []),
+        q.firing(),
+      ],
+    },
 
-  // Every record in the text also gets the matchers of the level, before its own. Replicas that cannot be read have no model.
-  local matchers(record) = if record == plain.replica_up.record then service else level;
-  local narrowed(text) =
-    std.strReplace(
-      std.foldl(
-        function(text, record) std.strReplace(text, record, record + '{' + matchers(record) + '}'),
-        records,
-        text
-      ),
-      '}{',
-      ', '
-    );
+    // --- Verdict -----------------------------------------------------------------------------------------------------
+    verdict: q.record('verdict') {
+      help: 'The verdict of most tokens of the service. Not measured: healthy by acceptance alone, which is a guess.',
+      expr: 'topk by (%s) (1, %s)' % [level, super.expr],
+    },
+    verdict_of_service: q.verdict { expr: 'topk(1, sum by (verdict) (%s))' % q.record('verdict').expr },
+    otherwise: q.verdict {
+      help: 'Replicas whose verdict is not that of most tokens, as a canary may be.',
+      expr: 'count by (%(level)s, pod, instance, revision, verdict) (%(judged)s)\nunless on (%(level)s, verdict)\n%(most)s' % {
+        level: level,
+        judged: raw.family('specdec_verdict'),
+        most: 'label_replace(%s, "verdict", "healthy", "verdict", "guess")' % q.verdict.expr,
+      },
+    },
 
-  local labelled(labels) =
-    promql.braces(['%(label)s="%(value)s"' % { label: label, value: labels[label] } for label in std.objectFields(labels)]);
-  local expression(name, labels) =
-    local signal = plain[name];
-    if 'record' in signal then signal.record + labelled(labels)
-    else if 'by' in signal then
-      if signal.label in labels then signal.by[labels[signal.label]]
-      else std.join('\nor\n', [promql.withLabel(signal.by[value], signal.label, value) for value in std.objectFields(signal.by)])
-    else if 'by_sli' in signal && 'sli' in labels then
-      local own = signal.by_sli[labels.sli];
-      if std.isObject(own) then own[labels.quantile] else own
-    else signal.expr;
+    // --- Does it pay? ------------------------------------------------------------------------------------------------
+    break_even(measured):: q.record('acceptance_min') {
+      expr+: '\n%s on (%s) %s' % [if measured then 'and' else 'unless', level, raw.family('specdec_break_even_acceptance_ratio', ['basis="measured"'])],
+    },
+    draft_length: {
+      unit: 'short',
+      help: 'Mean draft length: draft tokens / drafts.',
+      expr: ratio(raw.sum('increase', 'draft_tokens', 30), raw.sum('increase', 'drafts', 30)),
+    },
+    break_even_length: {
+      unit: 'short',
+      help: 'Mean acceptance length that breaks even: 1 + mean draft length * break-even acceptance.',
+      expr: '1 + %s\n* on (%s) (%s - 1)\n/ on (%s) (%s > 0)' % [q.record('acceptance_min').expr, level, q.record('length').expr, level, q.record('acceptance').expr],
+    },
+    speedup_bound(bound):: {
+      unit: 'suffix:x',
+      help: '95 % interval of the speed-up, by the exporter.',
+      expr: promql.by('avg', level, raw.family('specdec_speedup_bound_ratio', ['basis="measured"', 'bound="%s"' % bound])),
+    },
+    local load(name) = 'sum by (%s, concurrency) (increase(%s[$__range]))' % [level, raw.family('specdec_load_%s_total' % name)],
+    speedup_by_load: {
+      unit: 'suffix:x',
+      help: 'Speed-up by requests in decode at a time, per engine (upper bound): time of the same tokens without speculation at like '
+            + 'load / time with it.',
+      expr: ratio(load('plain_seconds'), load('compared_seconds')),
+    },
+    steps_by_load: { unit: 'short', help: 'Request-steps at this load.', expr: load('steps') + ' > 0' },
+    per_second(what, help):: { unit: 'suffix:/s', help: help, expr: raw.sum('rate', what, 5) },
 
-  // `service`: the matcher of inference_service, for example '="$inference_service"'.
-  function(service) {
-    signal(name):: plain[name],
-    record(name):: plain[name].record,
-    // The expression of a signal, or of one of its parts: an SLI, a quantile, or another label that splits it. Without that
-    // label, it has all parts.
-    expr(name, labels={}):: std.strReplace(narrowed(expression(name, labels)), placeholder, service),
-    // The values of the label that splits a signal.
-    parts(name):: std.objectFields(plain[name].by),
+    // --- Acceptance by position --------------------------------------------------------------------------------------
+    positions(window=w(30), offset=''):: {
+      unit: 'percentunit',
+      help: 'Per-position rate: accepted at the position / drafts.',
+      local within(what) = 'increase(%s[%s]%s)' % [raw.of(what), window, offset],
+      expr: '%s\n/ on (%s) group_left ()\n(%s > 0)' % [
+        promql.by('sum', level + ', position', within('accepted_by_position')),
+        level,
+        promql.by('sum', level, within('drafts')),
+      ],
+    },
+
+    // --- Latency -----------------------------------------------------------------------------------------------------
+    p99(sli):: {
+      unit: 's',
+      help: 'P99 of half an hour, interpolated within a bucket.',
+      expr: 'histogram_quantile(0.99, %s) > 0' % raw.sum('rate', sli, 30, '_bucket', ', le'),
+    },
+    prompt_length: {
+      unit: 'short',
+      help: 'Mean length of a prompt in tokens.',
+      expr: ratio(raw.sum('increase', 'prompt_tokens', 30), raw.sum('increase', 'ttft', 30, '_count')),
+    },
+    answer_length: {
+      unit: 'short',
+      help: 'Mean length of an answer in tokens. Longer answers take longer end to end.',
+      expr: ratio(raw.sum('increase', 'generation_tokens', 30), raw.sum('increase', 'e2e', 30, '_count')),
+    },
+
+    // --- Load and memory ---------------------------------------------------------------------------------------------
+    running: { unit: 'short', help: 'Requests running, of all engines.', expr: gauge('sum', 'running') },
+    running_per_engine: { unit: 'short', help: 'Requests running per engine: the size of its batch.', expr: gauge('avg', 'running') },
+    waiting: { unit: 'short', help: 'Requests waiting, of all engines.', expr: gauge('sum', 'waiting') },
+    preemptions: { unit: 'short', help: 'Requests preempted within half an hour.', expr: raw.sum('increase', 'preemptions', 30) },
+    load_ratio: {
+      unit: 'percentunit',
+      help: 'Load / load of the baseline file, by the exporter.',
+      expr: promql.by('avg', level, raw.family('specdec_baseline_load_ratio')),
+    },
+    kv_cache: { unit: 'percentunit', help: 'Share of the KV cache in use, of the fullest engine.', expr: gauge('max', 'kv_cache') },
+    kv_capacity: {
+      unit: 'short',
+      help: 'Tokens that fit into the KV cache of the smallest engine.',
+      expr: promql.by('min', level, raw.family('specdec_kv_cache_capacity_tokens')),
+    },
+
+    // --- Replicas and events -----------------------------------------------------------------------------------------
+    replica_acceptance: {
+      unit: 'percentunit',
+      help: 'Acceptance rate of half an hour, by replica.',
+      expr: ofReplica(raw.of('accepted_tokens'), raw.of('draft_tokens')),
+    },
+    replica_latency: {
+      unit: 's',
+      help: 'Mean time per output token of half an hour, by replica.',
+      expr: ofReplica(raw.of('tpot', '_sum'), raw.of('tpot', '_count')),
+    },
+    replica_verdict: {
+      unit: 'short',
+      help: 'Verdict of the replica.',
+      local judged = raw.family('specdec_verdict'),
+      expr: 'label_replace(%s unless on (%s) %s > 1, "verdict", "guess", "verdict", "healthy")\nor ignoring (verdict) %s' % [
+        judged,
+        level,
+        q.record('speedup').expr,
+        judged,
+      ],
+    },
+    runs: {
+      unit: 'short',
+      help: 'Release, method and draft model that the engine reported at its start.',
+      expr: promql.by('group', runs + ', pod, instance', info),
+    },
+    changes: {
+      unit: 'short',
+      help: 'A release, method or draft model that did not run within the hour before.',
+      expr: '%s\nunless %s' % [promql.by('group', runs, info), promql.by('group', runs, 'last_over_time(%s[%s] offset %s)' % [info, w(60), w(5)])],
+    },
+    starts: {
+      unit: 'short',
+      help: 'Engines that started within 20 minutes.',
+      expr: '%(all)s * (1 - %(settled)s) > 0\nor %(all)s unless %(settled)s' % { all: q.record('engines').expr, settled: q.record('settled').expr },
+    },
+    warnings: {
+      unit: 'short',
+      help: "Known warnings about speculation in the predictor's log, within half an hour.",
+      expr: 'sum by (%s, warning) (increase(%s[%s])) > 0' % [level, raw.family('specdec_predictor_warnings_total'), w(30)],
+    },
+    readable: { unit: 'percentunit', help: 'Share of the replicas whose metrics can be read.', expr: promql.by('avg', config.service, own_up) },
+    read: { unit: 'short', help: 'Replicas whose metrics can be read.', expr: 'sum(%s)' % own_up },
+    unread: { unit: 'short', help: 'Replicas whose metrics cannot be read.', expr: 'count(%s == 0) or vector(0)' % own_up },
+
+    // --- Can the figures be believed? --------------------------------------------------------------------------------
+    problems: {
+      unit: 'short',
+      help: 'What makes figures of the service hard to believe.',
+      expr: 'max by (%s, reason) (%s)' % [
+        config.service,
+        q.firing(['alertname="SpecDecodeDataUntrusted"']) + (if vllm then '' else '\n  or ' + targets.family('specdec_data_problem')),
+      ],
+    },
+    baseline_age: {
+      unit: 's',
+      help: 'Age of the oldest baseline file.',
+      expr: 'time() - ' + promql.by('min', level, raw.family('specdec_baseline_recorded_timestamp_seconds')),
+    },
+    fetch_failures: {
+      unit: 'short',
+      help: "Failed reads of the predictor's metrics within half an hour.",
+      expr: 'sum by (reason) (increase(%s[%s])) > 0' % [targets.family('specdec_fetch_failures_total'), w(30)],
+    },
+    collector(name):: {
+      unit: 'short',
+      help: "Whether the exporter can read the predictor's metrics and its log. The worst replica counts.",
+      expr: promql.by('min', config.service, targets.family('specdec_scrape_collector_success', ['collector="%s"' % name])),
+    },
+    processes: { unit: 'short', help: 'Processes that answer in turn at the URL that an exporter reads.', expr: ofTarget('max', 'specdec_predictor_processes') },
+    log_errors: {
+      unit: 'suffix:/s',
+      help: 'Lines of interest that could not be read, per second.',
+      expr: 'sum by (%s) (rate(%s[%s]))' % [config.service, targets.family('specdec_log_reader_parse_errors_total'), w(5)],
+    },
+    log_age: {
+      unit: 's',
+      help: 'Time since the last line of the log. The oldest replica counts.',
+      expr: 'time() - ' + ofTarget('min', 'specdec_log_reader_last_line_timestamp_seconds'),
+    },
+    exporters: { unit: 'short', help: 'Exporters by version.', expr: 'count by (version) (%s)' % exporters.family('specdec_exporter_build_info') },
+    refused: {
+      unit: 'short',
+      help: 'Exporters that refused their configuration and keep the old one.',
+      expr: 'sum(1 - %s)' % exporters.family('specdec_exporter_config_last_reload_successful'),
+    },
   }

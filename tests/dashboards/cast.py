@@ -76,6 +76,17 @@ REPLICAS = (
             BUSY, seed=20, incidents=(Latency(at=ago(80), factor=1.35, tail_share=0.08, tail_factor=2.5),)
         ),
     ),
+    # A canary whose drafts do not fit.
+    *(
+        Replica(service="mail", pod=f"mail-{number}", revision="mail-5d9f", settings=replace(BUSY, seed=15 + number))
+        for number in range(2)
+    ),
+    Replica(
+        service="mail",
+        pod="mail-canary",
+        revision="mail-7c4b",
+        settings=replace(BUSY, seed=17, load="0.15/s", acceptance=(0.12, 0.03, 0.01)),
+    ),
     # Too young for a baseline, drafts from the prompt.
     Replica(
         service="translate",
@@ -152,6 +163,7 @@ VIEWS = {
     "healthy": "chat",
     "collapse": "assistant",
     "regression": "summarize",
+    "canary": "mail",
     "no baseline, one replica": "translate",
     "single cluster": "search",
     "not drafting": "code",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yamltext
-from backfill import RULES_FILE, record, recording_layers, seconds
+from backfill import record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from promtool import Promtool, promtool
@@ -64,11 +64,15 @@ def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Pat
     """Make blocks of the cast's samples and the pack's; ``folder`` is an empty one. It takes most of a minute."""
     data = folder / "data"
     filling = promtool(f"promtool{release}")
-    _write(filling, folder, data, {**collect(replicas), **_of_the_ruler()})
-    begin = {True: START - HISTORY_HOURS * HOUR, False: RULES_FROM}
+    _write(filling, folder, data, collect(replicas))
+    past = _of_the_past()
     for groups in recording_layers(RULES):
-        for past, start in begin.items():
-            if layer := [group for group in groups if _of_the_past(group) == past]:
+        for of_the_past, start in ((True, START - HISTORY_HOURS * HOUR), (False, RULES_FROM)):
+            layer = [
+                group | {"rules": [rule for rule in group["rules"] if (rule["record"] in past) == of_the_past]}
+                for group in groups
+            ]
+            if layer := [group for group in layer if group["rules"]]:
                 record(layer, data, (start, END), release=release)
     with database(data, release=release) as base:
         fired = _alerts(base)
@@ -76,9 +80,13 @@ def fill(folder: Path, replicas: Sequence[Replica], *, release: str = "") -> Pat
     return data
 
 
-def _of_the_past(group: dict[str, Any]) -> bool:
-    """Whether a group of records makes history, is what history is sorted by, or is what it counts."""
-    return seconds(group["interval"]) >= HOUR or group["name"] in ("specdec-epoch", "specdec-speculation")
+def _of_the_past() -> set[str]:
+    """The records of each hour, and what they are made of: history begins before all else."""
+    groups = yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]
+    hourly = [rule for group in groups if seconds(group["interval"]) >= HOUR for rule in group["rules"]]
+    layers = recording_layers(RULES, [rule["expr"] for rule in hourly])
+    read = {rule["record"] for layer in layers for group in layer for rule in group["rules"]}
+    return read | {rule["record"] for rule in hourly}
 
 
 def _write(filling: Promtool, folder: Path, data: Path, samples: Samples) -> None:
@@ -109,32 +117,4 @@ def _alerts(base: Database) -> Samples:
                     samples.setdefault(("ALERTS", tuple(sorted(labels.items()))), []).extend((at, 1.0) for at in times)
                     began = samples.setdefault(("ALERTS_FOR_STATE", tuple(sorted(waiting.items()))), [])
                     began.extend((at, since - hold) for at in times)
-    return samples
-
-
-def _of_the_ruler() -> Samples:
-    """What a Prometheus says about the pack's groups: all of them evaluated in time, none missed."""
-    samples: Samples = {}
-    times = range(START, END + 1, 60)
-    for group in yamltext.load(RULES.read_text(encoding="utf-8"))["groups"]:
-        interval = seconds(group["interval"])
-        size = len(group["rules"])
-        labels = (
-            ("instance", "prometheus:9090"),
-            ("job", "prometheus"),
-            ("rule_group", f"/etc/prometheus/{RULES_FILE};{group['name']}"),
-        )
-        evaluations = [(at, (at - START) // interval) for at in times]
-        families: Mapping[str, list[float]] = {
-            "prometheus_rule_group_last_duration_seconds": [0.002 * size + 0.001 * (at // 60 % 3) for at in times],
-            "prometheus_rule_group_interval_seconds": [interval for _ in times],
-            "prometheus_rule_group_last_evaluation_timestamp_seconds": [at - at % interval for at in times],
-            "prometheus_rule_group_iterations_total": [count for _, count in evaluations],
-            "prometheus_rule_group_iterations_missed_total": [0.0 for _ in times],
-            "prometheus_rule_group_rules": [size for _ in times],
-            "prometheus_rule_evaluations_total": [count * size for _, count in evaluations],
-            "prometheus_rule_evaluation_failures_total": [0.0 for _ in times],
-        }
-        for name, values in families.items():
-            samples[name, labels] = [(at, float(value)) for at, value in zip(times, values, strict=True)]
     return samples

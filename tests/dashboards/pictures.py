@@ -1,9 +1,6 @@
 """Pictures of the dashboards as docs/dashboard-<name>.png, drawn by Grafana's own components from Prometheus' answers.
 
-    PYTHONPATH=deploy:exporter:. .venv/bin/python tests/dashboards/pictures.py
-
-Grafana's packages have no component for states over time: components/page.jsx has one of our own, and the picture says
-so.
+`make pictures` runs it.
 """
 
 from __future__ import annotations
@@ -28,10 +25,7 @@ from dashboards.frames import View
 from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, load
 
 DOCS = TESTS.parent / "docs"
-LABEL = (
-    f"Preview of simulated data, drawn by Grafana's components {components.RELEASE}. "
-    "Where a panel says so, its plot is drawn by us."
-)
+LABEL = f"Preview of simulated data, drawn by Grafana's components {components.RELEASE}."
 MARGIN, GAP = 16, 8
 WIDTH = SCREEN_PIXELS + 2 * MARGIN
 NARROW = 769  # up to which Grafana stacks panels

@@ -22,13 +22,11 @@ from dashboards.grafana import Dashboard, Json, Panel, window
 GOLDEN = Path(__file__).parent / "golden"
 # What labels say where the texts of a panel depend on it; any other says its own name.
 LABELS: Mapping[str, Sequence[str]] = {
-    "basis": ("measured", "assumed"),
-    "bound": ("at least", "at most"),
-    "judged": ("now", "now (below)"),
-    "status": tuple(str(number) for number in (9, 7, 6, 5, 4, 3, 2, 1, 0, -1, -2)),
+    "verdict": ("harmful", "guess", "healthy"),
+    "stat": ("mean", "p99"),
     "position": ("0", "1"),
     "concurrency": ("4", "8"),
-    "k": ("1", "2"),
+    "action": ("SpecDecodeHarmful/critical/", "SpecDecodeDataUntrusted/warning/baseline_old"),
 }
 MACROS = {"$inference_service": "chat", "$compare_with": "chat-control"}
 

@@ -19,8 +19,7 @@ MAX_BYTES = 400 * 1024
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
     "position": "1",
     "concurrency": "4",
-    "k": "2",
-    "status": "4",
+    "verdict": "harmful",
 }
 
 

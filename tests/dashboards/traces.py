@@ -12,6 +12,7 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
+from unittest import mock
 
 from builders import Clock
 from dashboards.recorded import write
@@ -45,7 +46,7 @@ class Replica:
     """One pod: what it runs, and what its target's labels are.
 
     ``baseline``: what runs without speculation, in a file that has its step times by load. ``warnings``: simulated
-    seconds at which the log has one.
+    seconds at which the log has one. ``revision``: a label that a canary has.
     """
 
     service: str
@@ -53,6 +54,7 @@ class Replica:
     settings: SimulatorSettings
     cluster: str = "eu-1"
     namespace: str = "prod"
+    revision: str = ""
     reads_log: bool = True
     history: bool = False
     baseline: SimulatorSettings | None = None
@@ -62,7 +64,13 @@ class Replica:
     def target(self) -> dict[str, str]:
         """The labels that a scrape adds."""
         address = f"10.0.0.{sum(self.pod.encode()) % 250 + 1}:10409"
-        given = {"cluster": self.cluster, "namespace": self.namespace, "pod": self.pod, "instance": address}
+        given = {
+            "cluster": self.cluster,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "instance": address,
+            "revision": self.revision,
+        }
         return {name: value for name, value in given.items() if value} | {"job": "predictors"}
 
 
@@ -103,7 +111,9 @@ class Scraper:
             self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
-        for family in self._collector.collect():
+        with mock.patch("time.time", return_value=float(now)):  # of which the age of a baseline is told
+            families = list(self._collector.collect())
+        for family in families:
             for sample in family.samples:
                 self._add(sample.name, tuple(sample.labels.items()), now, sample.value)
         self._add("up", (), now, 1.0)

@@ -29,9 +29,9 @@ const names = new Map(
 
 function typical(field) {
   const { mappings = [], thresholds, unit } = field.config;
-  const keys = mappings.flatMap(({ options }) => Object.keys(options));
+  const keys = mappings.flatMap(({ type, options }) => (type === 'value' ? Object.keys(options) : []));
   if (field.type !== 'number') {
-    return field.type === 'time' ? [] : [null, ...keys.slice(0, MAPPED), ...(keys.length ? [] : ['text'])];
+    return field.type === 'time' ? [] : [null, ...(keys.length ? keys : [...new Set(field.values)]).slice(0, MAPPED)];
   }
   const mapped = keys.map(Number).sort((a, b) => a - b);
   const edges = (thresholds?.steps ?? []).slice(1).flatMap(({ value }) => [value - 0.01 * (Math.abs(value) || 1), value]);

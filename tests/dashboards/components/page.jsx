@@ -5,16 +5,13 @@ import '@fontsource/inter/latin-400.css';
 import '@fontsource/inter/latin-500.css';
 import {
   dateTime,
-  dateTimeFormat,
   EventBusSrv,
   getDisplayValueAlignmentFactors,
-  getFieldDisplayName,
   getFieldDisplayValues,
 } from '@grafana/data';
 import {
   BigValue,
   GlobalStyles,
-  measureText,
   PanelChrome,
   PanelContextProvider,
   ThemeContext,
@@ -138,55 +135,7 @@ function Table({ panel, frames, width, height, start, end }) {
   );
 }
 
-// Grafana's application has the component of states, its packages have none. So this one is of our own, and says so.
-const BY_US = 'state-timeline';
-const HALF_HOUR = 30 * 60e3;
-const BELOW = 20; // the times
-const BESIDE = 16; // half of the last one
-
-function States({ frames, width, height, start, end }) {
-  const rows = frames.map((frame) => ({ spans: spans(frame, end), name: getFieldDisplayName(frame.fields[1], frame, frames) }));
-  const left = 8 + Math.max(...rows.map(({ name }) => measureText(name, 12).width));
-  const x = (at) => left + ((Math.max(at, start) - start) / (end - start)) * (width - left - BESIDE);
-  const high = (height - BELOW) / rows.length;
-  const ticks = [];
-  for (let at = Math.ceil(start / HALF_HOUR) * HALF_HOUR; at <= end; at += HALF_HOUR) {
-    ticks.push(at);
-  }
-  return (
-    <svg width={width} height={height} fontSize={12} fill={theme.colors.text.primary}>
-      {ticks.map((at) => (
-        <text key={at} x={x(at)} y={height - 4} textAnchor="middle">
-          {dateTimeFormat(at, { format: 'HH:mm', timeZone: 'utc' })}
-        </text>
-      ))}
-      {rows.map(({ name, spans }, row) => (
-        <g key={name} transform={`translate(0, ${row * high})`} dominantBaseline="central">
-          <text y={high / 2}>{name}</text>
-          {spans.map(({ since, until, shown }) => (
-            <g key={since}>
-              <rect x={x(since)} y={1} width={x(until) - x(since)} height={high - 2} fill={shown.color} fillOpacity={0.8} />
-              <text x={x(since) + 4} y={high / 2}>
-                {measureText(shown.text, 12).width + 8 < x(until) - x(since) && shown.text}
-              </text>
-            </g>
-          ))}
-        </g>
-      ))}
-    </svg>
-  );
-}
-
-// From when until when a series had a value.
-function spans({ fields: [time, field] }, end) {
-  const begun = field.values.flatMap((value, row) => (row && value === field.values[row - 1] ? [] : [row]));
-  return begun
-    .map((row, number) => ({ row, since: time.values[row], until: time.values[begun[number + 1]] ?? end }))
-    .filter(({ row }) => field.values[row] !== null)
-    .map(({ row, ...span }) => ({ ...span, shown: field.display(field.values[row]) }));
-}
-
-const DRAWN = { stat: Values, table: Table, timeseries: Lines, [BY_US]: States };
+const DRAWN = { stat: Values, table: Table, timeseries: Lines };
 
 class Shown extends Component {
   state = { failed: false };
@@ -211,7 +160,6 @@ function Panel({ panel, frames, place, start, end }) {
         width={place.w}
         height={place.h}
         padding={panel.type === 'table' ? 'none' : 'md'}
-        actions={panel.type === BY_US && <span style={{ color: theme.colors.text.secondary, fontSize: 11 }}>drawn by us</span>}
       >
         {(width, height) =>
           frames.some((frame) => frame.length) ? (

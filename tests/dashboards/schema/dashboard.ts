@@ -2,10 +2,7 @@
 // properties of overrides by their id, Prometheus' queries. What is misspelt, misplaced or of another type does not compile.
 import type * as raw from '@grafana/schema/dist/esm/raw/dashboard/x/dashboard_types.gen';
 import type { PrometheusDataQuery } from '@grafana/schema/dist/esm/raw/composable/prometheus/dataquery/x/PrometheusDataQuery_types.gen';
-import type * as barchart from '@grafana/schema/dist/esm/raw/composable/barchart/panelcfg/x/BarChartPanelCfg_types.gen';
-import type * as heatmap from '@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen';
 import type * as stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
-import type * as statetimeline from '@grafana/schema/dist/esm/raw/composable/statetimeline/panelcfg/x/StateTimelinePanelCfg_types.gen';
 import type * as table from '@grafana/schema/dist/esm/raw/composable/table/panelcfg/x/TablePanelCfg_types.gen';
 import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
 
@@ -60,10 +57,7 @@ type Of<Type extends string, Options, Custom = {}> = Json<
 };
 
 type Panel =
-  | Of<'barchart', barchart.Options, barchart.FieldConfig>
-  | Of<'heatmap', heatmap.Options, heatmap.FieldConfig>
   | Of<'stat', stat.Options>
-  | Of<'state-timeline', statetimeline.Options, statetimeline.FieldConfig>
   | Of<'table', table.Options, TableField>
   | Of<'timeseries', timeseries.Options, timeseries.FieldConfig>;
 
