@@ -3,3 +3,4 @@
 // and import it as it is, or override keys of config.libsonnet:
 //   (import 'github.com/specdec-exporter/specdec-exporter/mixin/mixin.libsonnet') + { _config+:: { source: 'vllm' } }
 (import 'config.libsonnet') + (import 'signals.libsonnet') + (import 'rules.libsonnet') + (import 'rulers.libsonnet')
++ (import 'alertmanager/config.libsonnet') + (import 'alertmanager/alertmanager.libsonnet')
