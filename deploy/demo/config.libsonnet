@@ -11,7 +11,6 @@
   minute_seconds: 1,
   alertmanager+: {
     group_wait_seconds: 5,  // longer than the slowest interval, so that what silences comes with what it silences
-    page_group_wait_seconds: 5,
     group_interval_seconds: 2,
     chat: ['webhook'],
     pager: ['webhook'],

@@ -8,10 +8,9 @@
       // Pages with the same values of these labels are one incident. By namespace too, where each has its own on-call.
       page_group_by: ['cluster'],
 
-      // How long a message waits for others of its group. A fault reaches all its services within about two minutes, since
-      // scrapes and rules each add up to one; a page that waits longer names them all.
-      group_wait_seconds: 30,
-      page_group_wait_seconds: 150,
+      // How long a message waits for others of its group, and a ticket for the page that silences it. A fault reaches all its
+      // services within about two minutes, since scrapes and rules each add up to one; the first page names them all.
+      group_wait_seconds: 150,
       group_interval_seconds: 5 * 60,
 
       // Reminders: a page every four hours, a ticket twice a day, context twice a week.

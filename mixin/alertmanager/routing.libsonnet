@@ -18,7 +18,6 @@ function(config)
       matchers: [severity('critical')] + which,
       receiver: $.chat,
       group_by: own.page_group_by,
-      group_wait: promql.duration(own.page_group_wait_seconds),
       repeat_interval: repeat('critical'),
       // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
       routes: [{ receiver: $.pager, continue: true }, { receiver: $.chat }],
