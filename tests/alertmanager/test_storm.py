@@ -52,10 +52,12 @@ def slow(number: int) -> list[Series]:
     return service(*phases, families=usual, labels=labelled(number)) + pinned(MINUTES, usual, labels=labelled(number))
 
 
-STORMS = {
-    "SpecDecodeTargetDown": [one for number in range(3 * SERVICES) for one in down(number)],
-    "SpecDecodeP99Regression": [one for number in range(SERVICES) for one in slow(number)],
-}
+STORMS = {"SpecDecodeTargetDown": (3 * SERVICES, down), "SpecDecodeP99Regression": (SERVICES, slow)}
+
+
+def storm(name: str) -> list[Series]:
+    services, lives = STORMS[name]
+    return [one for number in range(services) for one in lives(number)]
 
 
 def hasten(route: dict[str, Any]) -> None:
@@ -105,11 +107,11 @@ async def told(release: Release, directory: Path, firing: Sequence[Sequence[Labe
     ]
 
 
-@pytest.fixture(scope="module", params=STORMS)
-def storm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[Labels]]]:
+@pytest.fixture(name="stormy", scope="module", params=STORMS)
+def _storm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[Labels]]]:
     """A page, and what fires minute by minute, from the first."""
     name: str = request.param
-    case = Case(name="storm", series=STORMS[name])
+    case = Case(name="storm", series=storm(name))
     directory = tmp_path_factory.mktemp("rules")
     found = pack(directory).firing(case, minutes=range(ONSET, MINUTES), every=1)["storm"]
     firing = [list[Labels](found[minute]) for minute in sorted(found)]
@@ -118,9 +120,9 @@ def storm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 async def test_a_storm_is_one_page_and_so_is_its_end(
-    storm: tuple[str, list[list[Labels]]], release: Release, tmp_path: Path
+    stormy: tuple[str, list[list[Labels]]], release: Release, tmp_path: Path
 ) -> None:
-    name, firing = storm
+    name, firing = stormy
     pages = [[labels["alertname"] for labels in now if labels["severity"] == "critical"] for now in firing]
     assert {page for now in pages for page in now} == {name}
     assert len(pages[0]) < max(map(len, pages)) == SERVICES  # they do not come at once
