@@ -40,7 +40,7 @@ local promql = import 'promql.libsonnet';
     assumed: { light: [[2, 0.2], [4, 0.12], [null, 0.09]], heavy: 0.5, light_requests: 8.0, heavy_requests: 32.0 },
     min_requests: 200,
     speedup: { wanted: 1.05, harmful: 0.9 },
-    tail: { held: 0.9, growth: 1.5, ticket: 0.01, page: 0.1 },
+    tail: { held: 0.9, growth: 2.0, ticket: 0.01, page: 0.1 },
     runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v0.1.0/rules/runbooks/',
     // </policy>
 
@@ -53,9 +53,9 @@ local promql = import 'promql.libsonnet';
     // History is a baseline after so many hours.
     min_history_hours: 24,
 
-    // How many times as slow as its baseline a service is, on average: for a ticket, and for a page.
+    // How many times as slow as its baseline a service is: on average over 30 minutes, and over 5 minutes for a page.
     slower_ratio: 1.2,
-    slower_ratio_page: 1.25,
+    slower_ratio_now: 1.3,
 
     // A baseline file says nothing about more than this many times the load of its recording.
     baseline_load_max: 1.3,

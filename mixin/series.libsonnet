@@ -41,7 +41,7 @@ function(config)
     named(expression)::
       if !vllm then expression
       else
-        'label_replace(label_join(%s, "s", ";", "%s", "job"), "inference_service", "$1$2", "s", "([^;]+);.*|;(.*)")' % [expression, label],
+        'label_replace(label_join(%s,"s",";","%s","job"),"inference_service","$1$2","s","(.+);.*|;(.*)")' % [expression, label],
 
     by(operator, labels, expression):: promql.by(operator, labels, self.named(expression)),
 

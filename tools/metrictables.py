@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from markdown import filled, table
-from specdec_exporter.serving.families.baseline import BASELINE
+from specdec_exporter.serving.families.baseline import BASELINE, BASELINE_LOAD
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
-from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.counts import COPIED, DRAFTS
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
 from specdec_exporter.serving.families.exporter import EXPORTER, REASONS, SCRAPE
 from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, counter, filled_in, gauge
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
-from specdec_exporter.serving.families.predictor import PREDICTOR, STATES
+from specdec_exporter.serving.families.predictor import PREDICTOR, STATES, VERDICT
+from specdec_exporter.serving.problems import PROBLEMS
 
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"
@@ -46,13 +47,13 @@ CLIENT: Group[object] = Group(
 
 # Name of a table -> the title of its last column, if it has one, and the groups of families in it.
 FAMILIES: dict[str, tuple[str, tuple[Group[Any], ...]]] = {
-    "copied": ("Also absent", (COPIED,)),
+    "copied": ("Also absent", (DRAFTS, COPIED)),
     "derived": ("Absent", (DERIVED, WINDOWS)),
     "log": ("", (LOG,)),
-    "predictor": ("", (PREDICTOR, PREDICTOR_LOG, POLICY)),
+    "predictor": ("", (PREDICTOR, PREDICTOR_LOG, VERDICT, POLICY)),
     "benefit": ("Absent", (BENEFIT,)),
     "load": ("", (LOAD,)),
-    "baseline": ("", (BASELINE,)),
+    "baseline": ("Absent", (BASELINE, BASELINE_LOAD)),
     "scrapes": ("", (SCRAPE, READER)),
     "exporter": ("", (EXPORTER, CLIENT)),
 }
@@ -63,6 +64,9 @@ def metrics_page(page: str) -> str:
     tables = {name: _families(name, absent, groups) for name, (absent, groups) in FAMILIES.items()}
     tables["states"] = table(
         ("State", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in STATES.items())
+    )
+    tables["problems"] = table(
+        ("Reason", "Meaning"), ((f"`{name}`", filled_in(meaning, WINDOW)) for name, meaning in PROBLEMS.items())
     )
     tables["reasons"] = table(("Reason", "Meaning"), ((f"`{name}`", meaning) for name, meaning in REASONS.items()))
     return filled(page, tables)

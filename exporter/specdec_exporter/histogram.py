@@ -57,6 +57,22 @@ class Histogram(msgspec.Struct, frozen=True):
         known = self.count > 0 and high < len(self.bounds) - 1
         return self.bounds[low - 1] if low else None, self.bounds[high] if known else None
 
+    def interpolated(self, share: float) -> float | None:
+        """Return the ``share`` quantile, above 0, as PromQL's ``histogram_quantile`` does; ``None`` where that is NaN.
+
+        Values spread evenly over their bucket, and the first bucket begins at 0. No quantile is above the highest
+        finite bound.
+        """
+        last = len(self.bounds) - 1
+        if not self.count or not last:
+            return None
+        rank = share * self.count
+        i = bisect_left(self.counts, rank, hi=last)
+        if i == last or (i == 0 and self.bounds[0] <= 0):
+            return self.bounds[min(i, last - 1)]
+        start, below = (self.bounds[i - 1], self.counts[i - 1]) if i else (0.0, 0.0)
+        return start + (self.bounds[i] - start) * ((rank - below) / (self.counts[i] - below))
+
     def tail(self, share: float) -> Histogram:
         """Return it from the bucket of the ``share`` quantile on: without bounds that hold less, or more than all.
 

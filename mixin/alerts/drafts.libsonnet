@@ -155,7 +155,7 @@ function(config, s, series)
       reason: 'poor_drafts',
       expr: |||
         %(own)s
-        < on (%(level)s) group_left () (%(rate)s - %(gap)s + %(gap)s / %(engines)s)
+        < on (%(level)s) group_left () %(rate)s - %(gap)s + %(gap)s / (%(engines)s > 1)
       ||| % {
         own: ofReplica(series.of('accepted_tokens'), series.of('draft_tokens'), 900),
         level: level,
@@ -184,7 +184,7 @@ function(config, s, series)
       reason: 'slow',
       expr: |||
         %(own)s
-        > on (%(level)s) group_left () (%(times)s * %(mean)s / (1 + %(part)s / %(engines)s))
+        > on (%(level)s) group_left () %(times)s * %(mean)s / (1 + %(part)s / (%(engines)s > 1))
       ||| % {
         own: ofReplica(series.of('tpot', '_sum'), series.of('tpot', '_count'), 50),
         level: level,

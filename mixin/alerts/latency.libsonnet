@@ -76,7 +76,7 @@ function(config, s, series)
       keep: 20,
       expr: |||
         max by (%(level)s) (
-          %(ratio)s{sli="tpot", stat="mean"} > %(page)s and %(now)s > %(page)s
+          %(ratio)s{sli="tpot", stat="mean"} > %(slower)s and %(now)s > %(now_slower)s
           or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 1.15
         )
         and %(requests)s
@@ -85,7 +85,8 @@ function(config, s, series)
       ||| % {
         level: level,
         ratio: s.ratio.record,
-        page: number(config.slower_ratio_page),
+        slower: number(config.slower_ratio),
+        now_slower: number(config.slower_ratio_now),
         now: s.ratio_now.record,
         tail: s.tail.record,
         tail_page: number(config.tail.page),

@@ -65,7 +65,7 @@ class Service:
             latency={sli: latency.times(factor) for sli, latency in self.latency.items()},
         )
 
-    def past(self, *, latency: float = 0.03, method: str = "eagle3") -> list[Samples]:
+    def past(self, *, latency: float = 0.03) -> list[Samples]:
         """The hours before the trace, as the pack has recorded them. ``latency``: by how much they differ."""
         hours = Noise(self.rng, latency=latency)
         usual = self.latency["tpot"]
@@ -76,7 +76,6 @@ class Service:
             hours=HISTORY_HOURS,
             requests=round(60 * self.requests),
             labels=self.labels,
-            method=method,
         )
 
 
@@ -148,7 +147,7 @@ def ngram(name: str, rng: random.Random) -> Trace:
     """0.42 is what n-gram lookup gives."""
     service = dataclasses.replace(some_service(name, rng), acceptance=0.42)
     noise = Noise(rng)
-    return _well(service, [service.minute(noise) for _ in range(240)], service.past(method="ngram"), method="ngram")
+    return _well(service, [service.minute(noise) for _ in range(240)], service.past(), method="ngram")
 
 
 # --- Something is wrong -----------------------------------------------------------------------------------------------

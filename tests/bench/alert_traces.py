@@ -17,6 +17,7 @@ from rules.scenario import BOUNDS, Phase, Series, Shares, service
 # A Monday at noon, on a boundary of Prometheus' blocks.
 START = 1_767_571_200 + 12 * HOUR
 MINUTE = 60
+HISTORY_BOUNDS = {0.01, 0.025, 0.05, 0.075, 0.1, 0.2}  # seconds, of which the pack records shares
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +97,14 @@ def replica(
     offset = rng.randrange(MINUTE)
     phases = [_drawn(minute, rng) for minute in minutes]
     return [
-        samples(each, offset) for each in service(*phases, families=minutes[0].latency, method=method, labels=labels)
+        samples(each, offset)
+        for each in service(
+            *phases,
+            families=minutes[0].latency,
+            method=method,
+            minimum=0.3 if method == "ngram" else 0.5,  # as the exporter assumes
+            labels=labels,
+        )
     ]
 
 
@@ -132,29 +140,29 @@ def history(
     hours: int,
     requests: int,
     labels: Mapping[str, str],
-    method: str,
 ) -> list[Samples]:
     """What the pack has recorded of ``tpot`` and acceptance, hour by hour before :data:`START`. ``requests`` an hour.
 
-    ``latency`` and ``acceptance`` are asked for every hour. The epoch is that of a replica with three positions.
+    ``latency`` and ``acceptance`` are asked for every hour.
     """
-    labels = {**labels, "epoch": f"3;{method};;0.32.0"}
-    of_tpot = {**labels, "sli": "tpot"}
-    values: dict[str, list[float]] = {}
-    at = [START - HOUR * hour for hour in range(hours, 0, -1)]
-    for _ in at:
+    values: dict[str, dict[int, float]] = {}
+    for at in range(START - HOUR * hours, START, HOUR):
         shape = latency()
         seconds = sorted(shape.draw(rng) for _ in range(requests))
-        found = {
-            named("inference_service:specdec_latency_seconds:mean1h", of_tpot): sum(seconds) / requests,
-            named("inference_service:specdec_acceptance:ratio_rate1h", labels): acceptance(),
-        }
+        rate = acceptance()
+
+        def keep(name: str, value: float, *, hour: int = at, **more: str) -> None:
+            values.setdefault(named(f"inference_service:specdec_{name}:hour", {**labels, **more}), {})[hour] = value
+
+        keep("latency", sum(seconds) / requests, sli="tpot", stat="mean")
+        keep("latency", seconds[math.ceil(0.99 * requests) - 1], sli="tpot", stat="p99")
+        keep("acceptance", rate, what="ratio")
+        keep("acceptance", 1 + 3 * rate, what="length")
         for bound in BOUNDS["tpot"]:
-            series = named("inference_service:specdec_latency:cdf1h", {**of_tpot, "le": repr(bound)})
-            found[series] = bisect.bisect_right(seconds, bound) / requests
-        for series, value in found.items():
-            values.setdefault(series, []).append(value)
-    return [Samples(series, at, each) for series, each in values.items()]
+            beyond = 1 - bisect.bisect_right(seconds, bound) / requests
+            if bound in HISTORY_BOUNDS and beyond < 0.5:
+                keep("latency", beyond, sli="tpot", stat="beyond", le=repr(bound))
+    return [Samples(series, list(each), list(each.values())) for series, each in values.items()]
 
 
 def named(name: str, labels: Mapping[str, str]) -> str:

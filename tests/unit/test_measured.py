@@ -14,11 +14,11 @@ from builders import Clock, exposed, known, latency
 from specdec_exporter.baseline.recording import Recorder
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.serving.benefits import ModelBenefit, benefits_of
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import PredictorStatus
-from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
@@ -137,7 +137,7 @@ def cost_of(state: PredictorState) -> float:
 
 
 def benefit(state: PredictorState) -> ModelBenefit:
-    ((model, found),) = state.benefits()
+    ((model, found),) = benefits_of(state)
     assert model == "tiny"
     return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from builders import CAPTURES
 from running import Exporter, Predictor, exporter, predictor
@@ -56,15 +57,17 @@ async def test_a_baseline_is_served_as_it_was_recorded_with_the_buckets_of_its_t
     live = {
         series.replace("specdec_", "specdec_baseline_", 1).replace('engine="0",', ""): value
         for series, value in samples.items()
-        if series.startswith(
-            ("specdec_time_to_first_token", "specdec_time_per_output_token", "specdec_request_latency_seconds")
-        )
+        if series.startswith("specdec_time_per_output_token")
     }
     served = {series: value for series, value in samples.items() if series in live}
     assert served == {series: round(live[series], 9) for series in served}
     buckets = re.compile(r"_bucket{.*")
     assert {buckets.sub("", series) for series in served} == {buckets.sub("", series) for series in live}
     assert len(served) < len(live) / 2
+    for sli, name in (("tpot", "time_per_output_token"), ("ttft", "time_to_first_token"), ("e2e", "request_latency")):
+        total, count = (samples[f'specdec_{name}_seconds_{part}{{engine="0",{MODEL}}}'] for part in ("sum", "count"))
+        mean = f'specdec_baseline_latency_seconds{{{MODEL},sli="{sli}",stat="mean"}}'
+        assert samples[mean] == pytest.approx(total / count)
     assert samples[RATIO] == 1136 / 1392
     assert samples[f"specdec_baseline_recorded_timestamp_seconds{{{MODEL}}}"] == 1769860800
     assert (status["name"], status["served"], status["refusal"]) == ("first", True, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,10 +13,18 @@ from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.predictor.versions import canonical_method
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length, ratio
 from specdec_exporter.speculation.facts import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import StepTimes, step_times
+
+# The service level indicators as labels name them.
+SHORT_NAMES = {
+    "tpot": "time_per_output_token_seconds",
+    "ttft": "time_to_first_token_seconds",
+    "e2e": "request_latency_seconds",
+}
 
 
 class Fit(NamedTuple):
@@ -37,23 +43,43 @@ class PinnedBaseline:
         self.baseline: Baseline = read_baseline(path)
         self.fit = Fit(None, "the predictor's model is not known yet")
 
-    @property
-    def requests_per_second(self) -> float | None:
-        """Finished requests per second of the recording; ``None`` if their latency was not recorded."""
-        return self._per_second(lambda latency: latency.count)
+    def load_ratio(self, requests_per_second: float, requests_in_flight: float) -> float | None:
+        """Return this load / that of the recording; ``None`` if end-to-end latency was not recorded.
 
-    @property
-    def requests_in_flight(self) -> float | None:
-        """Mean number of requests waiting or running; ``None`` if their latency was not recorded.
-
-        Little's law: the seconds of all requests per second of the recording.
+        The smaller of two ratios: more requests in flight alone means that the service is slower.
         """
-        return self._per_second(lambda latency: latency.sum)
+        latency, seconds = self.baseline.request_latency_seconds, self.baseline.duration_seconds
+        if latency is None:
+            return None
+        rate = ratio(requests_per_second, ratio(latency.count, seconds))
+        in_flight = ratio(requests_in_flight, ratio(latency.sum, seconds))  # Little's law
+        return None if rate is None or in_flight is None else min(rate, in_flight)
 
-    def _per_second(self, amount: Callable[[Histogram], float]) -> float | None:
-        latency = self.baseline.request_latency_seconds
-        found = ratio(amount(latency), self.baseline.duration_seconds) if latency else None
-        return found if found and found < math.inf else None  # absurd numbers of an edited file may overflow
+    @cached_property
+    def latency_seconds(self) -> dict[tuple[str, str], float]:
+        """Mean and P99 of each recorded latency that has a request, by short name and ``mean`` or ``p99``."""
+        recorded = dict(self.baseline.histograms())
+        latencies = {short: recorded[sli] for short, sli in SHORT_NAMES.items() if sli in recorded}
+        found = {
+            (short, stat): value
+            for short, latency in latencies.items()
+            for stat, value in (("mean", ratio(latency.sum, latency.count)), ("p99", latency.interpolated(0.99)))
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    @cached_property
+    def output_token_tail(self) -> Histogram | None:
+        """The boundaries by which a longer tail is told, and its mean: a fifth of the series of all boundaries."""
+        whole = self.baseline.time_per_output_token_seconds
+        return whole.tail(load_policy().latency.tail_limit_share) if whole else None
+
+    def is_of_other_release(self, vllm_version: str | None) -> bool:
+        """Whether it was recorded with another release than this one."""
+        return _differ(self.baseline.vllm_version, vllm_version)
+
+    def is_of_other_method(self, method: str | None) -> bool:
+        """Whether it was recorded with another method of speculation than this one."""
+        return _differ(*(each and canonical_method(each) for each in (self.baseline.method, method)))
 
     @cached_property
     def acceptance_ratio(self) -> float | None:
@@ -103,6 +129,11 @@ class PinnedBaseline:
             self.fit = fit(self.baseline, snapshot, vllm_version)
 
 
+def _differ(recorded: str | None, runs: str | None) -> bool:
+    """Whether the two differ; not if either is unknown."""
+    return bool(recorded and runs) and recorded != runs
+
+
 async def compare_with(
     baseline: Baseline, url: str, timeout_seconds: float, access: Access = SYSTEM_TRUST
 ) -> tuple[str, ...]:
@@ -131,7 +162,7 @@ def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit
     if model not in names:
         return Fit(None, f"it is of model {model!r}, the predictor serves {shown}")
     differences = []
-    if None not in (baseline.vllm_version, vllm_version) and baseline.vllm_version != vllm_version:
+    if _differ(baseline.vllm_version, vllm_version):
         differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")
     for sli, histogram in baseline.histograms():
         found = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]

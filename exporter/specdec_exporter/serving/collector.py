@@ -14,14 +14,15 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.serving.families.baseline import BASELINE
+from specdec_exporter.serving.benefits import benefits_of
+from specdec_exporter.serving.families.baseline import BASELINE, BASELINE_LOAD
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
-from specdec_exporter.serving.families.counts import COPIED
+from specdec_exporter.serving.families.counts import COPIED, DRAFTS
 from specdec_exporter.serving.families.derived import DERIVED, WINDOWS
 from specdec_exporter.serving.families.exporter import EXPORTER, SCRAPE
 from specdec_exporter.serving.families.family import Group, help_text
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
-from specdec_exporter.serving.families.predictor import PREDICTOR
+from specdec_exporter.serving.families.predictor import PREDICTOR, VERDICT
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.view import PredictorView
@@ -65,27 +66,38 @@ def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterat
 
 def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     """Return what there is to show of one predictor, always in the same order of groups."""
-    state, pinned = predictor.state, predictor.pinned
+    state = predictor.state
     service = [state.name]
     logged = [state.name, next(iter(state.model_names), "")]  # a log's lines name no model
     engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
-    benefits = [([state.name, model], benefit) for model, benefit in state.benefits()]
+    benefits = [([state.name, model], benefit) for model, benefit in benefits_of(state)]
+    verdict = state.verdict
     states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
-    pinned_model = pinned.fit.model_name if pinned else None
     return [
+        (DRAFTS, [([state.name, *key], counts) for key, counts in state.drafts().items()]),
         (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
         (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
         (WINDOWS, [*engines]),
         (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
         (PREDICTOR, [*states]),
         (PREDICTOR_LOG, [([*logged, ""], state)]),
+        (VERDICT, [([state.name, model], verdict) for model in state.model_names or ("",)]),
         (POLICY, _assumed(state)),
         (BENEFIT, [*benefits]),
         (LOAD, [*benefits]),
-        (BASELINE, [([state.name, pinned_model], pinned)] if pinned_model is not None else []),
+        (BASELINE, _baseline(predictor, predictor.pinned)),
+        (BASELINE_LOAD, _baseline(predictor, predictor.load_ratio)),
         (SCRAPE, [(service, predictor)]),
         (READER, [(service, state.reader)] if state.reader else []),
     ]
+
+
+def _baseline(predictor: PredictorRuntime, subject: object) -> Subjects:
+    """What is about the baseline, for the model that it is served for."""
+    pinned = predictor.pinned
+    if pinned is None or pinned.fit.model_name is None:
+        return []
+    return [([predictor.state.name, pinned.fit.model_name], subject)]
 
 
 def _assumed(state: PredictorView) -> Subjects:

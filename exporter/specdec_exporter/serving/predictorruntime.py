@@ -21,6 +21,7 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.complaints import Complaints
 from specdec_exporter.serving.logsource import LogSource, open_log_source
 from specdec_exporter.serving.predictorstatus import noted
+from specdec_exporter.serving.problems import Problem, problems
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.status import BaselineStatus, PredictorStatus
 
@@ -210,6 +211,17 @@ class PredictorRuntime:
             LOG.warning("baseline is not served", extra={**about, "reason": refusal})
         else:
             LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
+
+    @property
+    def load_ratio(self) -> float | None:
+        """The load of the baseline's model now / that of the recording; ``None`` if either is not known."""
+        model = self.pinned.fit.model_name if self.pinned else None
+        load = None if model is None else self.state.load(model)
+        return self.pinned.load_ratio(*load) if self.pinned and load else None
+
+    def problems(self) -> dict[Problem, float]:
+        """Return 1 for each problem with the predictor's figures now."""
+        return dict.fromkeys(problems(self.state, self.pinned, time.time()), 1.0)
 
     def status(self) -> PredictorStatus:
         """Return the predictor's status."""

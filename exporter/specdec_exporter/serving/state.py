@@ -22,11 +22,13 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.totals import engine_label
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, without_drafts
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
+from specdec_exporter.serving.departures import has_worked
 from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.loads import EngineLoads, LoadCounters
 from specdec_exporter.serving.predictorstatus import status_of
 from specdec_exporter.serving.status import PredictorStatus
 from specdec_exporter.serving.tracks import MOST_SAMPLES, WINDOW_RATIO_BOUNDS, EngineTrack, samples_each
+from specdec_exporter.serving.traffic import TrafficWindow
 from specdec_exporter.serving.view import PredictorView
 from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts
@@ -36,7 +38,7 @@ from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.measured import Unknown
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes
-from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 
 
 class PredictorState(PredictorView):
@@ -52,6 +54,7 @@ class PredictorState(PredictorView):
         """Take in a successful fetch."""
         now = self._clock()
         self._sample_log(now)
+        logged = self._logged_drafts()
         if self.running.method in NOT_SPECULATIVE:
             snapshot = without_drafts(snapshot)
         answer = self._processes.take(snapshot, now, self._wall_clock(), lost=self._lost)
@@ -63,10 +66,13 @@ class PredictorState(PredictorView):
             self._settled_at = self._warm_until(snapshot.process_start_time_seconds, now)
             self.version_asked = False
             self.forget_verdict()  # what runs now may be something else
+            self._departures.forget()
             for track in self._tracks.values():
                 track.loads.interrupt()
         self.restarts += answer.restarted
         self._take_engines(answer.snapshot, now, restarted=answer.restarted)
+        self._sources.take(answer.snapshot.engines, logged, restarted=answer.restarted)
+        self._asked = True
         # The counters of a V0 engine sum lifetime totals, so they give no windows.
         if self.engine_generation != "v0" and not self.running.deployment.adaptive_verification:
             for track in self._tracks.values():
@@ -95,7 +101,9 @@ class PredictorState(PredictorView):
         for engine in engines:
             key = (engine.model_name, engine.engine)
             track = self._tracks.get(key)
-            if track is None or restarted:
+            if track is not None and not restarted:
+                self._take_growth(track.snapshot, engine, now)
+            else:
                 ratios = HistogramCounter(WINDOW_RATIO_BOUNDS) if track is None else track.ratios
                 loads = EngineLoads(self.policy.cost, self.window_seconds)
                 track = EngineTrack(SampleRing(self.window_seconds), engine, loads, ratios)
@@ -109,6 +117,22 @@ class PredictorState(PredictorView):
         if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
             self._tracks = tracks
             self._engine_names = tuple(sorted({engine for _, engine in tracks}))
+            self._sample_traffic(now)
+
+    def _take_growth(self, before: EngineSnapshot, engine: EngineSnapshot, now: float) -> None:
+        """Take in what an engine did between two answers."""
+        if has_worked(before, engine):
+            self._departures.worked(engine.engine, now)
+        if (traffic := self._traffic.get(engine.model_name)) is not None:
+            traffic.count(before, engine)
+
+    def _sample_traffic(self, now: float) -> None:
+        """Sample the traffic of the models that are served."""
+        seconds, known = self.policy.data.traffic_seconds, self._traffic
+        self._traffic = {model: known.get(model) or TrafficWindow(seconds) for model in self.model_names}
+        for traffic in self._traffic.values():
+            traffic.spacing = seconds / samples_each(len(self._traffic))
+            traffic.sample(now)
 
     def _take_load(self, track: EngineTrack) -> None:
         """Sort the interval that has just ended by its concurrency."""
@@ -149,6 +173,7 @@ class PredictorState(PredictorView):
         """Take in a failed fetch; ``reason`` is in words. ``lost``: nothing answered at all."""
         self._lost |= lost
         self._sample_log(self._clock())
+        self._asked = True
         self.up, self.up_reason, self.snapshot, self.cost = False, reason, None, None
         self.version_asked = False  # the next answer may come from another release
         self._verdict = self._said(judge(self.evidence(), self.policy).verdict)
@@ -213,6 +238,11 @@ class PredictorState(PredictorView):
             return msgspec.structs.replace(said, shown_since=before.shown_since, first=before.first)
         first = before.first and before.shown.code != "healthy"
         return msgspec.structs.replace(said, shown_since=now, first=first)
+
+    @property
+    def verdict(self) -> VerdictCode:
+        """The word of the verdict that :meth:`status` has."""
+        return self._said(judge(self.evidence(), self.policy).verdict).shown.code
 
     def status(self) -> PredictorStatus:
         """Return the whole status, with figures summed over engines."""

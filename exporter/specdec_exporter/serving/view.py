@@ -16,12 +16,14 @@ from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals, LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.predictor.versions import SYNTHETIC
+from specdec_exporter.serving.departures import Departures
+from specdec_exporter.serving.drafts import Drafted, DraftSources, drafts_of_log
 from specdec_exporter.serving.history import History
-from specdec_exporter.serving.loads import LoadCounters, LoadTotals
+from specdec_exporter.serving.loads import LoadCounters
 from specdec_exporter.serving.running import Running
 from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.serving.tracks import EngineTrack
+from specdec_exporter.serving.traffic import Traffic, TrafficWindow
 from specdec_exporter.serving.windows import SampleRing, Window, concurrency
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
@@ -29,17 +31,6 @@ from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, State
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
-
-
-@dataclass(frozen=True, slots=True)
-class ModelBenefit:
-    """What speculation gives one served model; ``measured`` and ``cost`` only with a baseline without speculation."""
-
-    assumed: BreakEven | None
-    measured: BreakEven | None
-    cost: Measured | None
-    speedup_known: bool | None
-    loads: list[tuple[int, LoadTotals]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +94,10 @@ class PredictorView:
         self._engines_found = 0  # in the last snapshot, with those that were left out
         self._positions = 0  # of the last snapshot
         self._log_rings: dict[str, SampleRing] = {}
+        self._asked = False  # a fetch has ended, well or not
+        self._sources = DraftSources()
+        self._departures = Departures(self.policy.data.engine_left_seconds)
+        self._traffic: dict[str, TrafficWindow] = {}  # by served model
 
     # --- What runs ---
 
@@ -222,6 +217,31 @@ class PredictorView:
         """Return the windows of the last hour, with ``window`` as the newest."""
         return self.history.shown(self._clock(), window, self._wall_clock() - self._clock())
 
+    # --- Whether the figures can be believed ---
+
+    def counts(self) -> Counts | None:
+        """Return the counts of the last window by the metrics, summed over engines; a V0 engine's are no counts."""
+        windows = self._windows((track.ring for track in self._tracks.values()), self.window_seconds)
+        return reduce(add, (window.counts for window in windows)) if windows else None
+
+    @property
+    def engines_left(self) -> tuple[str, ...]:
+        """The engines that worked lately and left the last answer; empty where several processes answer in turn."""
+        told = self._counted and self.processes == 1
+        return self._departures.left(self._engine_names, self._clock()) if told else ()
+
+    # --- Beside the baseline ---
+
+    def traffic(self, model_name: str) -> Traffic | None:
+        """Return what a model had to do lately; ``None`` if that was not seen."""
+        found = self._traffic.get(model_name)
+        return found.lately(self._clock()) if found else None
+
+    def load(self, model_name: str) -> tuple[float, float] | None:
+        """Return its requests per second and in flight; ``None`` if not known for long, or if the last fetch failed."""
+        found = self._traffic.get(model_name) if self._counted else None
+        return found.load(self._clock(), self.policy.data.traffic_seconds_min) if found else None
+
     # --- State ---
 
     @property
@@ -275,28 +295,6 @@ class PredictorView:
         """Break-even against the baseline without speculation; the assumed one where that does not tell."""
         return break_even(self.window(), self.num_speculative_tokens, self.running.method, self.policy, self.cost)
 
-    def benefits(self) -> list[tuple[str, ModelBenefit]]:
-        """Return what speculation gives each served model."""
-        off = self.state == "speculation_off" or self.running.deployment.rejection_sampling == SYNTHETIC
-        measured_model = self.baseline.model_name if self.baseline and not off else None
-        assumed, even = None if off else self.assumed_break_even, self.break_even
-        measured = even if even.basis == "measured" else None
-        # None: there are no step times without drafts to compare with.
-        speedup_known = self.cost.unknown is None if self.cost else None
-        return [
-            (
-                model,
-                ModelBenefit(
-                    assumed=assumed,
-                    measured=measured if model == measured_model else None,
-                    cost=self.cost if model == measured_model else None,
-                    speedup_known=speedup_known if model == measured_model else None,
-                    loads=self.loads[model].bins() if model in self.loads else [],
-                ),
-            )
-            for model in self.model_names
-        ]
-
     # --- Engine by engine ---
 
     def engines(self) -> list[EngineView]:
@@ -330,6 +328,39 @@ class PredictorView:
             return []
         silent = () if self.state == "speculation_off" else self._engine_names
         return sorted({**{engine: EngineLogTotals() for engine in silent}, **self.log.engines}.items())
+
+    # --- Counts of drafts ---
+
+    def drafts(self) -> Drafted:
+        """Return the counts of drafts to serve, by the metrics or the log."""
+        by_metrics = {
+            key: self._sources.served(track.snapshot)
+            for key, track in self._tracks.items()
+            if self._counted and (self.reader is None or self._sources.are_metrics(key[1]))
+        }
+        return dict(sorted((by_metrics | self._logged_drafts()).items()))
+
+    def _logged_drafts(self) -> Drafted:
+        """Return the counts of the log, for engines whose metrics count no drafts; none before the first fetch ended.
+
+        Beside metrics that count, lines of an engine that they do not name may be of all of them. An engine without a
+        line has zeros if it is known to speculate.
+        """
+        if self.reader is None or not self._asked or self.running.speculative is False:
+            return {}
+        silent = self._engine_names if self.running.speculative else ()
+        spoken = {engine: totals for engine, totals in self.log.engines.items() if totals.windows}
+        return {
+            (self._model_of(engine), engine): drafts_of_log(totals)
+            for engine, totals in {**dict.fromkeys(silent, EngineLogTotals()), **spoken}.items()
+            if not self._sources.are_metrics(engine)
+            and (engine in self._engine_names or not self._sources.have_metrics())
+        }
+
+    def _model_of(self, engine: str) -> str:
+        """Return the model for the lines of an engine, which name none: the log's, unless the metrics know others."""
+        models = [model for model, name in self._tracks if name == engine] or self.model_names
+        return min(models, key=lambda model: (model != self.running.model_name, model), default="")
 
     # --- For the judgement ---
 

@@ -170,6 +170,23 @@ class CostPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     small_prefill_share: float
 
 
+class DataPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When figures beside a baseline cannot be believed.
+
+    ``traffic_seconds``: load and prompts are those of this time; the load is known after ``traffic_seconds_min``.
+    ``positions_tolerance``: accepted tokens by position may differ from all of them by this share, and with fewer than
+    ``positions_min_drafts`` drafts nothing is said. ``baseline_days``: an older recording is of other traffic.
+    ``engine_left_seconds``: an engine that did nothing for so long is not missed.
+    """
+
+    traffic_seconds: float
+    traffic_seconds_min: float
+    positions_tolerance: float
+    positions_min_drafts: int
+    baseline_days: float
+    engine_left_seconds: float
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``policy.json``. Ratios 0..1, times in seconds.
 
@@ -207,6 +224,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comparison: ComparisonPolicy
     chance: ChancePolicy
     cost: CostPolicy
+    data: DataPolicy
     assumed: AssumedPolicy
 
     def effective_drafts(self, drafts: float, requests: float | None) -> float:

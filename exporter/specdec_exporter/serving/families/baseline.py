@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving.families.family import MODEL, Group, gauge, histogram
-from specdec_exporter.speculation.policy import load_policy
 
 _BASELINE_FACTS = ("name", "vllm_version", "method", "hardware", "model", "runtime", "request_parameters")
 
@@ -15,43 +13,21 @@ def _baseline_facts(pinned: PinnedBaseline) -> dict[object, float]:
     return {tuple(next((v for p in places if (v := getattr(p, fact, None))), "") for fact in _BASELINE_FACTS): 1}
 
 
-def _tail(whole: Histogram | None) -> Histogram | None:
-    """Return the boundaries by which a longer tail is told, and its mean: a fifth of the series of all boundaries."""
-    return whole.tail(load_policy().latency.tail_limit_share) if whole else None
-
-
 BASELINE: Group[PinnedBaseline] = Group(
     MODEL,
     (
-        histogram(
-            "specdec_baseline_time_to_first_token_seconds",
-            "Time to first token, per request: the buckets of its tail.",
-            lambda p: _tail(p.baseline.time_to_first_token_seconds),
+        gauge(
+            "specdec_baseline_latency_seconds",
+            "Latency per request: time per output token (`tpot`), time to first token (`ttft`), end to end (`e2e`). "
+            "`p99` is interpolated as by PromQL's histogram_quantile.",
+            lambda p: p.latency_seconds,
+            absent="not recorded; no request",
+            labels=("sli", "stat"),
         ),
         histogram(
             "specdec_baseline_time_per_output_token_seconds",
             "Decode time / (tokens - 1), per finished request: the buckets of its tail.",
-            lambda p: _tail(p.baseline.time_per_output_token_seconds),
-        ),
-        histogram(
-            "specdec_baseline_request_latency_seconds",
-            "End-to-end latency, per finished request: the buckets of its tail.",
-            lambda p: _tail(p.baseline.request_latency_seconds),
-        ),
-        gauge(
-            "specdec_baseline_requests_per_second",
-            "Finished requests per second of the recording.",
-            lambda p: p.requests_per_second,
-        ),
-        gauge(
-            "specdec_baseline_requests_in_flight",
-            "Mean number of requests in flight, waiting or running: seconds of all requests per second (Little's law).",
-            lambda p: p.requests_in_flight,
-        ),
-        gauge(
-            "specdec_baseline_prompt_tokens_mean",
-            "Mean prompt tokens of a request. Its speed-up holds for prompts of about this length.",
-            lambda p: p.baseline.mean_prompt_tokens,
+            lambda p: p.output_token_tail,
         ),
         gauge(
             "specdec_baseline_acceptance_ratio",
@@ -77,4 +53,17 @@ BASELINE: Group[PinnedBaseline] = Group(
         ),
     ),
     remark="From the baseline file.",
+)
+
+BASELINE_LOAD: Group[float | None] = Group(
+    MODEL,
+    (
+        gauge(
+            "specdec_baseline_load_ratio",
+            "Load of the last {policy.data.traffic_seconds:g} s / load of the baseline file: finished requests per "
+            "second, or requests in flight (their seconds per second) if that ratio is less.",
+            lambda ratio: ratio,
+            absent="in the first {policy.data.traffic_seconds_min:g} s; fetch failed; end-to-end latency not recorded",
+        ),
+    ),
 )

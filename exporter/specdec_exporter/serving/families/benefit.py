@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from specdec_exporter.serving.benefits import ModelBenefit
 from specdec_exporter.serving.families.family import MODEL, Group, counter, gauge
 from specdec_exporter.serving.loads import LoadTotals
-from specdec_exporter.serving.view import ModelBenefit
 from specdec_exporter.speculation.benefit import BreakEven
 
 _NOT_DRAFTED = "nothing was drafted in the window: an idle replica has no load to speak of"
@@ -38,25 +38,6 @@ POLICY: Group[BreakEven] = Group(  # the assumed one
 )
 
 
-def _by_basis(benefit: ModelBenefit, read: Callable[[BreakEven], float | None]) -> dict[object, float]:
-    found = {each.basis: read(each) for each in (benefit.assumed, benefit.measured) if each is not None}
-    return {basis: value for basis, value in found.items() if value is not None}
-
-
-def _speedup(benefit: ModelBenefit) -> dict[object, float]:
-    """Return the speed-up by basis and comparison; nothing where it is not known."""
-    cost = benefit.cost
-    return {("measured", cost.compared): cost.speedup.value} if cost and cost.speedup else {}
-
-
-def _bounds(benefit: ModelBenefit) -> dict[object, float]:
-    """Return the ends of its interval, likewise."""
-    cost, found = benefit.cost, benefit.cost.speedup if benefit.cost else None
-    if cost is None or found is None or found.low is None or found.high is None:
-        return {}
-    return {("measured", cost.compared, "low"): found.low, ("measured", cost.compared, "high"): found.high}
-
-
 _NO_COST = "no baseline without speculation; the speed-up is not known; fetch failed"
 
 BENEFIT: Group[ModelBenefit] = Group(
@@ -67,14 +48,14 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
             "same number of clients. `assumed`: from published services, a guess.",
-            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            lambda b: b.by_basis(lambda even: even.acceptance_ratio),
             absent=f"`measured`: {_NO_COST}; it is known by requests per second only",
             labels=("basis",),
         ),
         gauge(
             "specdec_break_even_acceptance_ratio",
             "Acceptance rate at which drafts pay for themselves. It equals the draft cost ratio.",
-            lambda b: _by_basis(b, lambda even: even.acceptance_ratio),
+            lambda b: b.by_basis(lambda even: even.acceptance_ratio),
             absent="as `specdec_draft_cost_ratio`",
             labels=("basis",),
         ),
@@ -82,7 +63,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "specdec_break_even_acceptance_length",
             "Mean acceptance length at which drafts pay for themselves: 1 + mean draft length (k without drafts) x "
             "draft cost ratio.",
-            lambda b: _by_basis(b, lambda even: even.mean_acceptance_length),
+            lambda b: b.by_basis(lambda even: even.mean_acceptance_length),
             absent="as above, or neither k nor draft length is known",
             labels=("basis",),
         ),
@@ -91,14 +72,14 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Speed-up of decoding over the last {policy.cost.window_seconds:g} s: seconds for a token without "
             "speculation / with it. `compared`, what is alike: `like_load`, `closed_loop` (the number of clients), "
             "`same_arrivals` (requests per second), `unlike_arrivals` (nothing). It is never assumed.",
-            _speedup,
+            lambda b: b.speedup,
             absent=_NO_COST,
             labels=("basis", "compared"),
         ),
         gauge(
             "specdec_speedup_bound_ratio",
             "95 % interval of `specdec_speedup_ratio`.",
-            _bounds,
+            lambda b: b.speedup_bounds,
             absent="as above",
             labels=("basis", "compared", "bound"),
         ),

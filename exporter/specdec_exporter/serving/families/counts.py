@@ -4,33 +4,49 @@ from __future__ import annotations
 
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.serving.families.family import ENGINE, Group, counter, gauge, histogram
+from specdec_exporter.speculation.acceptance import Counts
 
-_V0 = " A V0 engine adds up lifetime totals here, so only their ratio means something."
+_V0 = " Without a log, a V0 engine adds up lifetime totals here, so only their ratio means something."
 
-COPIED: Group[EngineSnapshot] = Group(
+DRAFTS: Group[Counts] = Group(
     ENGINE,
     (
         counter(
             "specdec_drafts_total",
             "Drafts: speculations of one request in one engine step.",
-            lambda e: e.drafts,
-            "`spec_decode_num_drafts_total`",
-            "speculation off, before 0.8.5, V0 engine",
+            lambda c: c.drafts,
+            "`spec_decode_num_drafts_total`, else the log",
+            "speculation off, 0.8.3, 0.8.4; without a log: before 0.8.5, V0 engine",
         ),
         counter(
             "specdec_draft_tokens_total",
             f"Draft tokens proposed.{_V0}",
-            lambda e: e.draft_tokens,
-            "`spec_decode_num_draft_tokens_total`",
-            "speculation off (0.8.3 and 0.8.4: 0), V1 engine before 0.8.3",
+            lambda c: c.draft_tokens,
+            "`spec_decode_num_draft_tokens_total`, else the log",
+            "speculation off (0.8.3 and 0.8.4 without a log: 0); without a log: V1 engine before 0.8.3",
         ),
         counter(
             "specdec_accepted_tokens_total",
             f"Draft tokens that the target model accepted.{_V0}",
-            lambda e: e.accepted_tokens,
-            "`spec_decode_num_accepted_tokens_total`",
+            lambda c: c.accepted_tokens,
+            "`spec_decode_num_accepted_tokens_total`, else the log",
             "as `specdec_draft_tokens_total`",
         ),
+        counter(
+            "specdec_accepted_tokens_per_position_total",
+            "Accepted draft tokens by position, from 0. They sum to `specdec_accepted_tokens_total`.",
+            lambda c: dict(enumerate(c.accepted_per_position)),
+            "`spec_decode_num_accepted_tokens_per_pos_total`, else the log",
+            "before 0.8.5, V0 engine; lines without a list (Rust frontend)",
+            labels=("position",),
+        ),
+    ),
+    remark="From vLLM's {source} where the metrics of the engine never counted drafts.",
+)
+
+COPIED: Group[EngineSnapshot] = Group(
+    ENGINE,
+    (
         counter(
             "specdec_generation_tokens_total",
             "Tokens generated. A V0 engine counts steps here.",
@@ -80,14 +96,6 @@ COPIED: Group[EngineSnapshot] = Group(
             lambda e: e.prefix_cache_hits,
             "`prefix_cache_hits_total`, `gpu_prefix_cache_hits_total`",
             "V0 engine",
-        ),
-        counter(
-            "specdec_accepted_tokens_per_position_total",
-            "Accepted draft tokens by position, from 0. They sum to `specdec_accepted_tokens_total`.",
-            lambda e: dict(sorted((e.accepted_tokens_per_position or {}).items())),
-            "`spec_decode_num_accepted_tokens_per_pos_total`",
-            "as `specdec_drafts_total`",
-            labels=("position",),
         ),
         counter(
             "specdec_requests_finished_total",

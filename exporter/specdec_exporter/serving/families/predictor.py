@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from specdec_exporter.serving.families.family import ENGINE, Group, gauge
+from typing import get_args
+
+from specdec_exporter.serving.families.family import ENGINE, MODEL, Group, gauge
 from specdec_exporter.serving.view import PredictorView
 from specdec_exporter.speculation.facts import StateName
+from specdec_exporter.speculation.verdict import VerdictCode
 
 STATES: dict[StateName, str] = {
     "unreachable": "the last fetch failed, or there was none",
@@ -45,6 +48,18 @@ PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of t
             "1 for the state the predictor is in, 0 for the others.",
             lambda s: {state: float(state == s[1]) for state in STATES},
             labels=("state",),
+        ),
+    ),
+)
+
+VERDICT: Group[VerdictCode] = Group(
+    MODEL,
+    (
+        gauge(
+            "specdec_verdict",
+            f"1 for the verdict that page and API show, of {', '.join(get_args(VerdictCode))}.",
+            lambda code: {code: 1.0},
+            labels=("verdict",),
         ),
     ),
 )
