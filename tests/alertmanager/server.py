@@ -26,15 +26,12 @@ class Receiver:
     def __init__(self) -> None:
         self.url = ""
         self.received: list[tuple[str, Any]] = []
-        self.times: list[float] = []  # of each, in seconds since `began`
-        self.began = 0.0
         self._changed = asyncio.Condition()
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.json()
         async with self._changed:
             self.received.append((request.path, body))
-            self.times.append(asyncio.get_running_loop().time() - self.began)
             self._changed.notify_all()
         return web.Response(text="ok")
 

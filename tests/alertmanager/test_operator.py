@@ -120,7 +120,10 @@ def test_it_inhibits_and_routes_what_the_fragment_does() -> None:
         return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
     def route(node: dict[str, Any]) -> dict[str, Any]:
-        changed = {"matchers": text(node.get("matchers", [])), "routes": [route(each) for each in node.get("routes", [])]}
+        changed = {
+            "matchers": text(node.get("matchers", [])),
+            "routes": [route(each) for each in node.get("routes", [])],
+        }
         return {spelt(name): value for name, value in {**node, **changed}.items() if value}
 
     sides = [(text(rule["sourceMatch"]), text(rule["targetMatch"]), rule["equal"]) for rule in spec["inhibitRules"]]

@@ -70,7 +70,6 @@ SAMPLES = (
     Page("Slack: it is over", ("title", "slack.text"), lambda of: ended(pages(of["low"]))),
     Page("PagerDuty: a service is slower", ("title", "text.firing"), lambda of: pages(of["slow"]), INCIDENT),
     Page("PagerDuty: 50 services are down", ("title", "text.firing"), lambda of: of["storm"]),
-    Page("Slack: the same", ("title", "slack.text"), lambda of: of["storm"]),
     Page("Slack: they are up again", ("title", "slack.text"), lambda of: ended(of["storm"])),
     Page(
         "E-mail and webhooks: several alerts of one service, one of them over",
