@@ -9,7 +9,8 @@
       page_group_by: ['cluster'],
 
       // How long a message waits for others of its group, and a ticket for the page that silences it. A fault reaches all its
-      // services within about two minutes, since scrapes and rules each add up to one; the first page names them all.
+      // services within about two minutes, since scrapes and rules each add up to one; the first page names them all. Pages of
+      // what is slower wait for group_interval_seconds.
       group_wait_seconds: 150,
       group_interval_seconds: 5 * 60,
 
