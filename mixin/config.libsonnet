@@ -34,9 +34,7 @@ local promql = import 'promql.libsonnet';
 
     // Of the policy of the exporter: `make render` writes these, and a test holds them equal.
     // <policy>
-    acceptance_flag: 0.5,
-    acceptance_broken: 0.1,
-    accepted_tokens_broken: 0.5,
+    acceptance: { flag: 0.5, broken: 0.1, broken_tokens: 0.5 },
     assumed: { light: [[2, 0.2], [4, 0.12], [null, 0.09]], heavy: 0.5, light_requests: 8.0, heavy_requests: 32.0 },
     min_requests: 200,
     speedup: { wanted: 1.05, harmful: 0.9 },

@@ -4,3 +4,4 @@
 //   (import 'github.com/specdec-exporter/specdec-exporter/mixin/mixin.libsonnet') + { _config+:: { source: 'vllm' } }
 (import 'config.libsonnet') + (import 'signals.libsonnet') + (import 'rules.libsonnet') + (import 'rulers.libsonnet')
 + (import 'dashboards/dashboards.libsonnet')
++ (import 'alertmanager/config.libsonnet') + (import 'alertmanager/alertmanager.libsonnet')

@@ -197,9 +197,11 @@ def render_policy() -> dict[Path, str]:
     assumed = policy.assumed
     general = [row for row in assumed.rows if not row.methods]
     values: dict[str, Any] = {
-        "acceptance_flag": policy.acceptance_ratio_flag,
-        "acceptance_broken": policy.acceptance_ratio_broken,
-        "accepted_tokens_broken": policy.accepted_tokens_broken,
+        "acceptance": {
+            "flag": policy.acceptance_ratio_flag,
+            "broken": policy.acceptance_ratio_broken,
+            "broken_tokens": policy.accepted_tokens_broken,
+        },
         "assumed": {
             "light": [[row.k_max, row.light.min] for row in general],
             "heavy": general[0].heavy.min,

@@ -16,33 +16,30 @@ Show = Callable[[str, str | None], Awaitable[None]]
 
 
 class Pager:
-    """A webhook receiver for Alertmanager's notifications (version 4). All pages about one service are one incident."""
+    """A webhook receiver for Alertmanager's notifications (version 4). Pages of one kind about a service end together."""
 
     def __init__(self, show: Show) -> None:
         self.url = ""
         self.pages: list[dict[str, Any]] = []  # all notifications so far
         self._show = show
-        self._incidents: dict[str, list[str]] = {}  # alerts shown so far, by service
+        self._incidents: dict[str, dict[str, list[str]]] = {}  # alerts shown so far, by group and service
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Take one notification. Each repeats all alerts of its service; tickets go to the chat only."""
+        """Take one notification. Each repeats what fires of its group; tickets go to the chat only."""
         page = await request.json()
         self.pages.append(page)
         if not page["receiver"].endswith("pager"):
             return web.Response()
-        service = page["groupLabels"].get("inference_service", "")
-        if page["status"] == "resolved":
-            if names := self._incidents.pop(service, None):
-                what = f"{_where(page['groupLabels'])}: {' and '.join(names)}"
-                await self._show(f"RESOLVED  {what} at {datetime.now().astimezone():%H:%M:%S}", None)
-            return web.Response()
-        names = self._incidents.setdefault(service, [])
-        # One page for all latencies that are slower. `tpot`, the time per output token, is the last by name.
-        for alert in sorted(page["alerts"], key=lambda alert: alert["labels"].get("sli", ""), reverse=True):
+        incidents = self._incidents.setdefault(page["groupKey"], {})
+        firing = [alert for alert in page["alerts"] if alert["status"] == "firing"]
+        for alert in firing:
             name = alert["labels"]["alertname"]
-            if alert["status"] == "firing" and name not in names:
+            if name not in (names := incidents.setdefault(_where(alert["labels"]), [])):
                 names.append(name)
-                await self._show(_alert_text(alert), service)
+                await self._show(_alert_text(alert), alert["labels"]["inference_service"])
+        for service in incidents.keys() - {_where(alert["labels"]) for alert in firing}:
+            what = f"{service}: {' and '.join(incidents.pop(service))}"
+            await self._show(f"RESOLVED  {what} at {datetime.now().astimezone():%H:%M:%S}", None)
         return web.Response()
 
 

@@ -1,18 +1,21 @@
 // The settings of the Alertmanager part. Override a key where the mixin is used:
-//   (import 'specdec-exporter/mixin.libsonnet') + { _config+:: { alertmanager+: { repeat_interval_seconds: 86400 } } }
+//   (import 'specdec-exporter/mixin/mixin.libsonnet') + { _config+:: { alertmanager+: { chat: ['email'] } } }
 {
   _config+:: {
     alertmanager: {
       local alertmanager = self,
 
-      // One message per service lists all its alerts: the pack's rules share their windows, so the alerts come together.
-      group_wait_seconds: 30,
+      // Pages with the same values of these labels are one incident. By namespace too, where each has its own on-call.
+      page_group_by: ['cluster'],
+
+      // How long a message waits for others of its group, and a ticket for the page that silences it. A fault reaches all its
+      // services within about two minutes, since scrapes and rules each add up to one; the first page names them all. Pages of
+      // what is slower wait for group_interval_seconds.
+      group_wait_seconds: 150,
       group_interval_seconds: 5 * 60,
 
-      // Reminders: a ticket twice a day, a page every four hours, context twice a week.
-      repeat_interval_seconds: 12 * 3600,
-      page_repeat_interval_seconds: 4 * 3600,
-      info_repeat_interval_seconds: 3 * 24 * 3600,
+      // Reminders: a page every four hours, a ticket twice a day, context twice a week.
+      repeat_hours: { critical: 4, warning: 12, info: 72 },
 
       // `info` messages are sent only in these hours. The operator's object has no time zone: there the times are UTC.
       business_hours: {
@@ -21,27 +24,27 @@
         location: 'UTC',
       },
 
-      // Path of the templates, relative to the directory of Alertmanager's configuration file.
-      templates: ['../templates/*.tmpl'],
-
-      // Alertmanager reads secrets from files in this directory. The operator reads them from keys of the same names in this
-      // Secret.
-      secrets_directory: '/etc/alertmanager/secrets',
-      secret_name: 'specdec-alertmanager',
-
-      // Your addresses.
-      slack_channel: '#specdec-alerts',
-      email_to: 'inference-team@example.com',
-      email_from: 'alertmanager@example.com',
-      email_smarthost: 'mail.example.com:587',
-      email_username: 'alertmanager',
-      webhook_url: 'https://alerts.example.com/specdec',
-
       // The integrations for chat and pages. Any of slack, email, pagerduty and webhook.
       chat: ['slack'],
       pager: ['pagerduty'],
 
-      // The AlertmanagerConfig needs the namespace of the predictors and the labels that the operator selects.
+      // Your addresses. `email`: as in Alertmanager's email_config.
+      slack_channel: '#specdec-alerts',
+      email: {
+        to: 'inference-team@example.com',
+        from: 'alertmanager@example.com',
+        smarthost: 'mail.example.com:587',
+        auth_username: 'alertmanager',
+      },
+      webhook_url: 'https://alerts.example.com/specdec',
+
+      // Alertmanager reads secrets from files in this directory, and templates from this path. A relative one begins at its
+      // configuration file.
+      secrets_directory: '/etc/alertmanager/secrets',
+      templates: ['../templates/*.tmpl'],
+
+      // Metadata of the AlertmanagerConfig: it needs the labels that the operator selects. Its Secret is <name>-alertmanager,
+      // with a key for each file of secrets.
       object: {
         name: 'specdec',
         labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'alertmanager' },

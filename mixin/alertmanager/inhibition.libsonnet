@@ -1,69 +1,38 @@
 // Which alert silences which others (inhibition), and which labels both must share.
 //
-// `equal` may hold only labels that both alerts carry. A label that both lack counts as equal, so the alert of one service
-// would silence that of another. A silenced alert still silences others. So if A silences B, A must also silence everything
-// that B silences, or nobody hears of it.
+// - A label that one alert has and the other lacks differs; one that both lack is equal. So `equal` holds what both have, or else
+//   the alert of one service would silence that of another.
+// - A silenced alert still silences others. So if A silences B, A must also silence everything that B silences, or nobody hears of
+//   it.
+// - The end of a silenced alert is never told. So a page silences another page only in the group of its own (routing.libsonnet),
+//   which ends with the last of both. Or else an incident would stay open, and swallow the next one.
 local matchers = import 'matchers.libsonnet';
 
 function(config)
-  local service = (import '../rules/sources.libsonnet')(config).service;
-  local model = config.level_labels;
+  local service = std.split(config.service, ', ');
+  local level = std.split(config.level, ', ');
   local ours = matchers.equal('component', config.component);
-
-  local alert(name) = [ours, matchers.equal('alertname', name)];
-  local page(name) = alert(name) + [matchers.equal('severity', 'critical')];
-  local alerts(names) = [ours, matchers.oneOf('alertname', names)];
-
-  // A page makes the ticket of the same name unnecessary.
-  local pageOverTicket(name, equal) = {
-    source: page(name),
-    target: alert(name) + [matchers.equal('severity', 'warning')],
-    equal: equal,
-  };
-
-  // One cause, one page: it names the services. What a service that is down silences stays silent.
-  local manyOver(reason, name) = {
-    source: alert('SpecDecodeManyServices') + [matchers.equal('reason', reason)],
-    target: page(name),
-    equal: [label for label in service if label == 'cluster'],
-  };
+  local page = [ours, matchers.equal('severity', 'critical')];
+  local ticket = [ours, matchers.not('severity', 'critical')];
+  local named(names) = matchers.oneOf('alertname', ['SpecDecode' + name for name in names]);
 
   [
-    manyOver('down', 'SpecDecodeTargetDown'),
-    manyOver('slower', 'SpecDecodeP99Regression'),
-    // When nothing of a service can be read, nothing else matters. Its other alerts are left over from before. Several
-    // processes are told in any case: what looks like restarts may be one of two replicas behind one URL, which fails.
+    // A page makes the ticket of the same name unnecessary.
+    { source: page, target: ticket, equal: ['alertname'] + level },
+    // While nothing of a service can be read, its tickets are left over from before. Restarts may be the cause; so may several
+    // processes at one URL, one of which fails.
     {
-      source: page('SpecDecodeTargetDown'),
-      target: [ours] + [
-        matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['ManyServices', 'TargetDown', 'RestartLoop', 'RulesLagging']
-      ] + [matchers.not('reason', 'several_processes')],
+      source: page + [named(['RestartLoop', 'TargetDown'])],
+      target: ticket + [matchers.not('alertname', 'SpecDecodeRestartLoop'), matchers.not('reason', 'several_processes')],
       equal: service,
     },
-    // The same for a service that is down again and again: its restarts are one incident, not one each.
+    // A service that is down again and again is one incident, and so is one that hangs before it is down.
+    { source: page + [named(['RestartLoop'])], target: [ours, named(['EngineStalled', 'TargetDown'])], equal: service },
+    { source: page + [named(['TargetDown'])], target: [ours, named(['EngineStalled'])], equal: service },
+    // Harm needs the same action as what it silences: roll back.
     {
-      source: page('SpecDecodeRestartLoop'),
-      target: [ours] + [
-        matchers.not('alertname', 'SpecDecode' + name)
-        for name in ['ManyServices', 'RestartLoop', 'RulesLagging']
-      ] + [matchers.not('reason', 'several_processes')],
-      equal: service,
+      source: [ours, named(['Harmful'])],
+      target: [ours, named(['AcceptanceLow', 'LoadTooHigh', 'NotPayingOff', 'P99Regression'])],
+      equal: level,
     },
-    // Harm is a measured loss, or low acceptance and high latency together. It needs the same action as what it silences: roll
-    // back.
-    {
-      source: alert('SpecDecodeHarmful'),
-      target: alerts([
-        'SpecDecodeAcceptanceLow',
-        'SpecDecodeLoadTooHigh',
-        'SpecDecodeNotPayingOff',
-        'SpecDecodeP99Regression',
-      ]),
-      equal: model,
-    },
-    pageOverTicket('SpecDecodeTargetDown', service),
-    pageOverTicket('SpecDecodeRestartLoop', service),
-    pageOverTicket('SpecDecodeAcceptanceLow', model),
-    pageOverTicket('SpecDecodeP99Regression', model),
   ]

@@ -4,7 +4,7 @@
 
   equal: matcher('='),
   not: matcher('!='),
-  oneOf(name, values): matcher('=~')(name, std.join('|', values)),
+  oneOf(name, values): matcher(if std.length(values) == 1 then '=' else '=~')(name, std.join('|', values)),
 
   text(m): m.name + m.matchType + '"' + m.value + '"',
 }

@@ -4,7 +4,7 @@
 function(config, routing, inhibition, texts)
   local own = config.alertmanager;
 
-  local secret(key) = { name: own.secret_name, key: key };
+  local secret(key) = { name: own.object.name + '-alertmanager', key: key };
   local pairs(object) = [{ key: key, value: object[key] } for key in std.objectFields(object)];
 
   // group_by -> groupBy.
@@ -26,12 +26,8 @@ function(config, routing, inhibition, texts)
       }],
     },
     email: {
-      emailConfigs: [renamed(texts.email) {
+      emailConfigs: [renamed(texts.email + own.email) {
         headers: pairs(texts.email.headers),
-        to: own.email_to,
-        from: own.email_from,
-        smarthost: own.email_smarthost,
-        authUsername: own.email_username,
         authPassword: secret('smtp-password'),
         sendResolved: true,
       }],

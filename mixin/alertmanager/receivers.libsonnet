@@ -44,11 +44,7 @@ function(config)
         }],
       },
       email: {
-        email_configs: [$.texts.email {
-          to: own.email_to,
-          from: own.email_from,
-          smarthost: own.email_smarthost,
-          auth_username: own.email_username,
+        email_configs: [$.texts.email + own.email {
           auth_password_file: secret('smtp-password'),
           send_resolved: true,
         }],

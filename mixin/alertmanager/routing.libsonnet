@@ -1,39 +1,50 @@
 // Who gets a message, when, and how often: one sub-route for the pack, and the hours in which `info` messages are sent.
-local promql = import '../rules/promql.libsonnet';
+local promql = import '../promql.libsonnet';
 local matchers = import 'matchers.libsonnet';
 
 function(config)
   local own = config.alertmanager;
   local severity(name) = matchers.equal('severity', name);
+  local repeat(name) = promql.duration(own.repeat_hours[name] * 3600);
   {
     chat:: 'specdec-chat',
     pager:: 'specdec-pager',
     business_hours:: 'specdec-business-hours',
     nobody:: 'specdec-nobody',
 
-    // One message, and one incident of the pager, is about one service. Low acceptance that turns into harm stays one
-    // incident, and it ends when all its alerts have ended. With inhibition alone, the first incident would stay open.
+    // Pages of one kind: one incident for all services, so that a fault of many rings once. An alert that silences another
+    // page has its kind (inhibition.libsonnet). What gets worse stays one incident, too.
+    local pages(which, wait) = {
+      matchers: [severity('critical')] + which,
+      receiver: $.chat,
+      group_by: own.page_group_by,
+      group_wait: promql.duration(wait),
+      repeat_interval: repeat('critical'),
+      // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
+      routes: [{ receiver: $.pager, continue: true }, { receiver: $.chat }],
+    },
+
     root: {
       matchers: [matchers.equal('component', config.component)],
       receiver: $.chat,
-      group_by: (import '../rules/sources.libsonnet')(config).service,
+      // One message for all tickets of a service.
+      group_by: std.split(config.service, ', '),
       group_wait: promql.duration(own.group_wait_seconds),
       group_interval: promql.duration(own.group_interval_seconds),
-      repeat_interval: promql.duration(own.repeat_interval_seconds),
+      repeat_interval: repeat('warning'),
       routes: [
-        // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
-        {
-          matchers: [severity('critical')],
-          receiver: $.pager,
-          repeat_interval: promql.duration(own.page_repeat_interval_seconds),
-          continue: true,
-        },
+        pages(
+          [matchers.oneOf('alertname', ['SpecDecodeEngineStalled', 'SpecDecodeRestartLoop', 'SpecDecodeTargetDown'])],
+          own.group_wait_seconds
+        ),
+        // What is slower is seen after twenty minutes, at one service some minutes before another.
+        pages([], std.max(own.group_wait_seconds, own.group_interval_seconds)),
         // A flag for boards: whether so low a rate pays depends on method, k and load.
         { matchers: [severity('info'), matchers.equal('alertname', 'SpecDecodeAcceptanceLow')], receiver: $.nobody },
         {
           matchers: [severity('info')],
           receiver: $.chat,
-          repeat_interval: promql.duration(own.info_repeat_interval_seconds),
+          repeat_interval: repeat('info'),
           active_time_intervals: [$.business_hours],
         },
         { receiver: $.chat },

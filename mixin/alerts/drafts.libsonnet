@@ -48,16 +48,11 @@ function(config, s, series)
       severity: 'warning',
       wait: 2,
       keep: 5,
-      // What stopped before within a day, and began again by itself (dynamic k in peaks), is given three hours.
-      expr: |||
-        %(drafts)s == 0
-        and %(tokens)s >= 1
-        unless (max_over_time(%(drafts)s[%(by_itself)s]) > 0 and min_over_time(%(drafts)s[%(day)s] offset %(by_itself)s) == 0)
-      ||| % { drafts: s.drafts.record, tokens: s.tokens.record, by_itself: w(180), day: w(1440) },
+      expr: '%s == 0\nand %s >= 1' % [s.drafts.record, s.tokens.record],
       summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
       description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
       impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
-      action: 'Look for sampling parameters or a batch limit that switch speculation off; with n-gram lookup, whether prompts hold text to copy.',
+      action: 'Look for sampling parameters or a batch limit (dynamic k) that switch speculation off; with n-gram lookup, whether prompts hold text to copy.',
     },
     low {
       severity: 'critical',
@@ -75,11 +70,11 @@ function(config, s, series)
       ||| % {
         now: s.acceptance_now.record,
         quarter: w(15),
-        broken: number(config.acceptance_broken),
+        broken: number(config.acceptance.broken),
         length: s.length.record,
         rate: s.acceptance.record,
-        few: number(config.accepted_tokens_broken),
-        least: number(1 + config.acceptance_broken),
+        few: number(config.acceptance.broken_tokens),
+        least: number(1 + config.acceptance.broken),
         enough: enough,
         drafts: s.drafts.record,
         before: w(25),
@@ -150,7 +145,7 @@ function(config, s, series)
       severity: 'info',
       wait: 5,
       keep: 10,
-      expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance_flag), enough],
+      expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance.flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
       description: facts,
       impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',

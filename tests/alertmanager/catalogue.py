@@ -1,4 +1,4 @@
-"""Every alert of the rendered pack with the labels that it really has, told from its expression."""
+"""Every alert of the pack with the labels that it really has, told from its expression; and the rendered files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from fieldtools import ROOT
 from promqllabels import NONE, Labels, labels
 from rules.scenario import groups_with
 
-RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
-VLLM_RULES = ROOT / "rules" / "rendered" / "specdec-vllm.rules.yaml"
 RENDERED = ROOT / "alertmanager" / "rendered"
 FRAGMENT = RENDERED / "specdec.fragment.yaml"
 EXAMPLE = RENDERED / "alertmanager.yaml"
@@ -29,14 +27,12 @@ VALUES = {
     "namespace": "prod",
     "inference_service": "chat",
     "model_name": "llama",
+    "llm_isvc_role": "prefill",
     "pod": "chat-0",
     "instance": "10.0.0.1:10409",
     "engine": "0",
-    "sli": "tpot",
-    "slo": "tpot",
 }
-# Of raw series of the ruler itself, whose expression keeps whatever they have.
-OF_THE_RULER = {"instance": "10.0.9.1:9090", "job": "prometheus", "rule_group": "rules.yaml;specdec-alerts-pack"}
+REASONS = ("baselines_differ", "several_processes")  # of an alert whose reason is that of a series
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,8 +48,8 @@ class Rule:
         return self.example["severity"]
 
     def __str__(self) -> str:
-        extra = (self.example.get(label) for label in ("severity", "reason", "container", "sli"))
-        return " ".join([self.name, *filter(None, extra)])
+        told = (self.name.removeprefix("SpecDecode"), self.severity, self.example.get("reason"))
+        return " ".join(filter(None, told))
 
 
 @cache
@@ -70,8 +66,10 @@ def rules(source: str = "exporter") -> tuple[Rule, ...]:
             if not rule.is_alert:
                 continue
             own = (labels(rule.expr, records.get) or NONE).add(rule.labels)
-            usual = OF_THE_RULER if own.any_but else {name: value for name, value in VALUES.items() if name in own}
-            yield Rule(rule.name, own, {"alertname": rule.name, **usual, **rule.labels})
+            usual = {name: value for name, value in VALUES.items() if name in own}
+            told = "reason" in rule.labels or "reason" not in own
+            for reason in [{}] if told else [{"reason": reason} for reason in REASONS]:
+                yield Rule(rule.name, own, {"alertname": rule.name, **usual, **rule.labels, **reason})
 
     return tuple(known())
 

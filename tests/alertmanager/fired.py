@@ -1,4 +1,4 @@
-"""Alerts of the pack as Alertmanager gets them: labels and annotations that promtool makes of the rendered rules."""
+"""Alerts of the pack as Alertmanager gets them: labels and annotations that promtool makes of the rules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alertmanager.catalogue import RULES
 from promtool import promtool
-from rules.scenario import Case, Pack, rule_groups
+from rules.scenario import Case, Pack, groups_with
 
 BEGAN = datetime(2026, 1, 12, 14, 3, tzinfo=UTC)
 LASTED = timedelta(minutes=42)
@@ -41,13 +40,16 @@ class Alert:
         }
 
 
+def pack(directory: Path) -> Pack:
+    return Pack(promtool(), groups_with("{}"), directory)
+
+
 def fired(directory: Path, *asked: tuple[int, Case]) -> list[list[Alert]]:
     """Return what the pack fires at a minute of each case."""
-    found = Pack(promtool(), rule_groups(RULES), directory).fired(*asked)
-    return [[Alert(one.labels, one.annotations) for one in alerts] for alerts in found]
+    return [[Alert(one.labels, one.annotations) for one in alerts] for alerts in pack(directory).fired(*asked)]
 
 
-def group(alerts: Iterable[Alert], group_by: Iterable[str], receiver: str = "specdec-chat") -> dict[str, Any]:
+def group(alerts: Iterable[Alert]) -> dict[str, Any]:
     """Return what templates are given about alerts of one group: Alertmanager's template.Data as JSON."""
     alerts = list(alerts)
 
@@ -55,13 +57,12 @@ def group(alerts: Iterable[Alert], group_by: Iterable[str], receiver: str = "spe
         shared = set.intersection(*(set(mapping.items()) for mapping in mappings))
         return dict(sorted(shared))
 
-    labels = common([alert.labels for alert in alerts])
     return {
-        "receiver": receiver,
+        "receiver": "specdec-chat",
         "status": "resolved" if all(alert.resolved for alert in alerts) else "firing",
         "alerts": [alert.data() for alert in alerts],
-        "groupLabels": {name: labels[name] for name in group_by if name in labels},
-        "commonLabels": labels,
+        "groupLabels": {},
+        "commonLabels": common([alert.labels for alert in alerts]),
         "commonAnnotations": common([alert.annotations for alert in alerts]),
         "externalURL": "https://alertmanager.example.com",
     }

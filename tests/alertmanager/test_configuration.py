@@ -18,6 +18,7 @@ import yaml
 from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
 from alertmanager.conftest import Release
 from fieldtools import ROOT
+from rulelint import seconds
 
 KINDS = ("slack", "email", "pagerduty", "webhook")
 
@@ -35,7 +36,7 @@ def walk(node: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _evaluated(override: str) -> str:
-    snippet = f"((import 'mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
+    snippet = f"((import 'mixin/mixin.libsonnet') + {{ _config+:: {override} }}).specdecAlertmanager"
     return rjsonnet.evaluate_snippet("override", snippet, jpathdir=[str(ROOT)])
 
 
@@ -78,8 +79,7 @@ def test_an_integration_that_does_not_exist_is_an_error() -> None:
 
 def test_pages_are_repeated_before_alertmanager_forgets_them() -> None:
     kept_seconds = 120 * 3600  # --data.retention
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     intervals = [value for key, value in walk(document(EXAMPLE.name)) if key == "repeat_interval"]
 
     assert intervals
-    assert all(int(interval[:-1]) * units[interval[-1]] < kept_seconds for interval in intervals)
+    assert all(seconds(interval) < kept_seconds for interval in intervals)

@@ -116,21 +116,18 @@ def text(matchers: list[dict[str, str]]) -> list[str]:
 def test_it_inhibits_and_routes_what_the_fragment_does() -> None:
     spec, fragment = document(OBJECT.name)["spec"], document(FRAGMENT.name)
 
-    def routed(route: dict[str, Any], matchers: list[str]) -> tuple[Any, ...]:
-        intervals = route.get("active_time_intervals", route.get("activeTimeIntervals"))
-        repeat = route.get("repeat_interval", route.get("repeatInterval"))
-        return matchers, route["receiver"], intervals, repeat, route.get("continue", False)
+    def spelt(name: str) -> str:
+        return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
-    assert [
-        {
-            "source_matchers": text(rule["sourceMatch"]),
-            "target_matchers": text(rule["targetMatch"]),
-            "equal": rule["equal"],
+    def route(node: dict[str, Any]) -> dict[str, Any]:
+        changed = {
+            "matchers": text(node.get("matchers", [])),
+            "routes": [route(each) for each in node.get("routes", [])],
         }
-        for rule in spec["inhibitRules"]
-    ] == fragment["inhibit_rules"]
-    theirs, ours = spec["route"], fragment["route"]["routes"][0]
-    assert theirs["groupBy"] == ours["group_by"]
-    assert [routed(route, text(route.get("matchers", []))) for route in (theirs, *theirs["routes"])] == [
-        routed(route, route.get("matchers", [])) for route in (ours, *ours["routes"])
+        return {spelt(name): value for name, value in {**node, **changed}.items() if value}
+
+    sides = [(text(rule["sourceMatch"]), text(rule["targetMatch"]), rule["equal"]) for rule in spec["inhibitRules"]]
+    assert sides == [
+        (rule["source_matchers"], rule["target_matchers"], rule["equal"]) for rule in fragment["inhibit_rules"]
     ]
+    assert route(spec["route"]) == fragment["route"]["routes"][0]

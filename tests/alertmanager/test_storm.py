@@ -1,116 +1,114 @@
-"""Fifty of 150 services are down at once: all that people are sent, by a real Alertmanager with the rendered routes.
+"""A third of a fleet is down, or slower, within two minutes: what people are sent, by a real Alertmanager.
 
-The alerts are those that the rules make: at the first evaluation that pages, and when the tickets of replicas join.
+The alerts are those that the rules make, posted minute by minute as a Prometheus does. A minute takes half a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alertmanager.catalogue import EXAMPLE, document
 from alertmanager.conftest import Release
-from alertmanager.fired import Alert, fired
-from alertmanager.server import Alertmanager, Receiver, alertmanager, lead_to, receiver
-from rules.scenario import Case
-from rules.test_fleet import ONSET, fleet
+from alertmanager.fired import pack
+from alertmanager.server import Labels, alertmanager, lead_to, receiver
+from rulelint import seconds
+from rules.scenario import STEADY, Case, Phase, Series, pinned, service, slower
 
 pytestmark = pytest.mark.slow
 
+MINUTE_SECONDS = 0.5
 SERVICES = 50
-PAGER = "specdec-pager"
-MANY = "SpecDecodeManyServices"
-# Another service pages for a cause of its own, and the same in another cluster: neither is held back.
-OTHERS = (
-    {"alertname": "SpecDecodeAcceptanceLow", "cluster": "eu-1", "inference_service": "code"},
-    {"alertname": "SpecDecodeTargetDown", "cluster": "us-1", "inference_service": "chat-000"},
-)
+ONSET, MENDED, MINUTES = 60, 100, 170
 
 
-@pytest.fixture(scope="module")
-def storm(tmp_path_factory: pytest.TempPathFactory) -> list[list[Alert]]:
-    """What fires first, and half an hour later; each service has two replicas."""
-    replicas = [
-        dataclasses.replace(one, labels={**one.labels, "instance": f"10.{host}.0.1:{10000 + number}"})
-        for host in (1, 2)
-        for number, one in enumerate(fleet(150, SERVICES, ends=100))
-    ]
-    minutes = (ONSET + 6, ONSET + 35)
-    # Two runs: services of two cases would be of one cluster.
-    return [fired(tmp_path_factory.mktemp("rules"), (m, Case(name="storm", series=replicas)))[0] for m in minutes]
+def labelled(number: int, replica: int = 0) -> dict[str, str]:
+    host = {"pod": f"chat-{number:03}-{replica}", "instance": f"10.{replica}.1.{number}:10409"}
+    return {"inference_service": f"chat-{number:03}", **host}
 
 
-def heard(taking: Receiver, service: str) -> bool:
-    return any(body["groupLabels"].get("inference_service") == service for _, body in taking.received)
+def down(number: int) -> list[Series]:
+    """One service of two replicas. Two of three services in the fleet are well."""
+    onset = ONSET + number % 3 if number < SERVICES else MINUTES
+    up = [float(not onset <= minute < MENDED) for minute in range(MINUTES)]
+    place = {"cluster": "eu-1", "namespace": "prod", "job": "predictors"}
+    return [Series("specdec_up", {**place, **labelled(number, replica)}, up) for replica in (0, 1)]
 
 
-async def settled(server: Alertmanager, taking: Receiver, name: str) -> None:
-    """Wait for all messages about what was posted: two probes, one after the other, take longer."""
-    for half in ("a", "b"):
-        probe = f"probe-{name}-{half}"
-        labels = {"alertname": "Probe", "component": "specdec", "severity": "warning"}
-        await server.post({**labels, "inference_service": probe})
-        await taking.until(partial(heard, taking, probe))
+def slow(number: int) -> list[Series]:
+    """One service with a baseline file, that takes half as long again. A service that is well makes no alert."""
+    onset = ONSET + number % 3
+    usual = {"tpot": STEADY["tpot"]}
+    phases = (
+        Phase(minutes=onset),
+        Phase(minutes=MENDED - onset, latency={"tpot": slower(STEADY["tpot"], 1.5)}),
+        Phase(minutes=MINUTES - MENDED),
+    )
+    return service(*phases, families=usual, labels=labelled(number)) + pinned(MINUTES, usual, labels=labelled(number))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Told:
-    """Messages of a storm from its begin to its end. ``pages``: incidents of the pager."""
-
-    pages: int
-    messages: int
-    text: str
+STORMS = {"SpecDecodeTargetDown": (3 * SERVICES, down), "SpecDecodeP99Regression": (SERVICES, slow)}
 
 
-async def told(release: Release, directory: Path, storm: Sequence[Sequence[Alert]], *, many: bool) -> Told:
-    """``many``: with the page for all."""
+def storm(name: str) -> list[Series]:
+    services, lives = STORMS[name]
+    return [one for number in range(services) for one in lives(number)]
+
+
+def hasten(route: dict[str, Any]) -> None:
+    for key in {"group_wait", "group_interval"} & route.keys():
+        route[key] = f"{seconds(route[key]) / 60 * MINUTE_SECONDS * 1000:.0f}ms"
+    for child in route.get("routes", ()):
+        hasten(child)
+
+
+async def told(release: Release, directory: Path, firing: Sequence[Sequence[Labels]]) -> list[tuple[str, Any]]:
+    """What is sent, and to whom, about alerts that fire minute by minute."""
     configuration = document(EXAMPLE.name)
-    configuration["route"]["routes"][0] |= {"group_wait": "300ms", "group_interval": "300ms"}
-    first, later = ([alert for alert in alerts if many or alert.name != MANY] for alerts in storm)
-    own = next(alert for alert in storm[0] if alert.name == MANY)
+    hasten(configuration["route"])
+    clock = asyncio.get_running_loop().time
     async with receiver() as taking:
         lead_to(taking, configuration)
         async with alertmanager(release.server, configuration, directory) as server:
-
-            async def post(alerts: Sequence[Alert], *, ended: bool = False) -> None:
-                await server.post(*(alert.labels for alert in alerts), annotations=own.annotations, ended=ended)
-
-            await post(first)
-            await server.post(*({"component": "specdec", "severity": "critical", **labels} for labels in OTHERS))
-            await settled(server, taking, "first")
-            await post(later)
-            await settled(server, taking, "later")
-            # Pages end, then the page for all, which outlasts them (tests/rules/test_fleet.py).
-            await post([alert for alert in later if alert.name != MANY], ended=True)
-            await settled(server, taking, "over")
-            await post([alert for alert in later if alert.name == MANY], ended=True)
-            await settled(server, taking, "end")
-        bodies = [(path.strip("/"), body) for path, body in taking.received if "probe" not in str(body["groupLabels"])]
-    groups = [(body["groupLabels"].get("cluster"), body["groupLabels"].get("inference_service")) for _, body in bodies]
-    theirs = {(labels["cluster"], labels["inference_service"]) for labels in OTHERS}
-    mine = [(path, body) for (path, body), group in zip(bodies, groups, strict=True) if group not in theirs]
-    assert theirs <= {group for (path, _), group in zip(bodies, groups, strict=True) if path == PAGER}
-    pages = {body["groupKey"]: body for path, body in mine if path == PAGER}
-    return Told(len(pages), len(mine), " ".join(body["alerts"][0]["annotations"]["description"] for _, body in mine))
+            began = clock()
+            before: Sequence[Labels] = []
+            for minute, now in enumerate([*firing, *[[]] * 6]):
+                await asyncio.sleep(began + minute * MINUTE_SECONDS - clock())
+                await server.post(*(labels for labels in now if labels not in before))
+                await server.post(*(labels for labels in before if labels not in now), ended=True)
+                before = now
+    return taking.received
 
 
-async def test_a_storm_is_one_page(release: Release, storm: Sequence[Sequence[Alert]], tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("before", "after")]
-    for folder in folders:
-        folder.mkdir()
+@pytest.fixture(name="stormy", scope="module", params=STORMS)
+def _storm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[Labels]]]:
+    """A page, and what fires minute by minute, from the first."""
+    name: str = request.param
+    case = Case(name="storm", series=storm(name))
+    directory = tmp_path_factory.mktemp("rules")
+    found = pack(directory).firing(case, minutes=range(ONSET, MINUTES), every=1)["storm"]
+    firing = [list[Labels](found[minute]) for minute in sorted(found)]
+    busy = [minute for minute, now in enumerate(firing) if now]
+    return name, firing[busy[0] : busy[-1] + 1]
 
-    before, after = await asyncio.gather(
-        *(told(release, folder, storm, many=many) for many, folder in zip((False, True), folders, strict=True))
-    )
 
-    assert before.pages == SERVICES
-    assert before.messages >= 4 * SERVICES
-    # Begin and end, each on the pager and in the chat.
-    assert after.pages == 1
-    assert after.messages == 4
-    assert "50 services cannot be read in eu-1: prod/chat-000 prod/chat-001 " in after.text
+async def test_a_storm_is_one_page_and_so_is_its_end(
+    stormy: tuple[str, list[list[Labels]]], release: Release, tmp_path: Path
+) -> None:
+    name, firing = stormy
+    began = [[labels["alertname"] for labels in now if labels["severity"] == "critical"] for now in firing]
+    assert {page for now in began for page in now} == {name}
+    assert len(began[0]) < max(map(len, began)) == SERVICES  # they do not come at once
+
+    sent = await told(release, tmp_path, firing)
+
+    for to in ("/specdec-pager", "/specdec-chat"):
+        pages = [body for path, body in sent if path == to and body["commonLabels"].get("severity") == "critical"]
+        assert len({body["groupKey"] for body in pages}) == 1
+        alerts = [Counter(alert["status"] for alert in body["alerts"]) for body in pages]
+        assert alerts == [{"firing": SERVICES}, {"resolved": SERVICES}]
