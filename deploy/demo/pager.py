@@ -16,7 +16,7 @@ Show = Callable[[str, str | None], Awaitable[None]]
 
 
 class Pager:
-    """A webhook receiver for Alertmanager's notifications (version 4). Pages of one kind about a service end together."""
+    """A webhook receiver for Alertmanager's notifications (version 4). A page ends with its kind of the service."""
 
     def __init__(self, show: Show) -> None:
         self.url = ""

@@ -14,11 +14,10 @@ function(config)
 
     // Pages of one kind: one incident for all services, so that a fault of many rings once. An alert that silences another
     // page has its kind (inhibition.libsonnet). What gets worse stays one incident, too.
-    local pages(which, wait) = {
+    local pages(which) = {
       matchers: [severity('critical')] + which,
       receiver: $.chat,
       group_by: own.page_group_by,
-      group_wait: promql.duration(wait),
       repeat_interval: repeat('critical'),
       // `continue` goes on to the next sibling and never back to the parent, so the last route sends pages to the chat.
       routes: [{ receiver: $.pager, continue: true }, { receiver: $.chat }],
@@ -33,12 +32,9 @@ function(config)
       group_interval: promql.duration(own.group_interval_seconds),
       repeat_interval: repeat('warning'),
       routes: [
-        pages(
-          [matchers.oneOf('alertname', ['SpecDecodeEngineStalled', 'SpecDecodeRestartLoop', 'SpecDecodeTargetDown'])],
-          own.group_wait_seconds
-        ),
+        pages([matchers.oneOf('alertname', ['SpecDecodeEngineStalled', 'SpecDecodeRestartLoop', 'SpecDecodeTargetDown'])]),
         // What is slower is seen after twenty minutes, at one service some minutes before another.
-        pages([], std.max(own.group_wait_seconds, own.group_interval_seconds)),
+        pages([]) { group_wait: promql.duration(std.max(own.group_wait_seconds, own.group_interval_seconds)) },
         // A flag for boards: whether so low a rate pays depends on method, k and load.
         { matchers: [severity('info'), matchers.equal('alertname', 'SpecDecodeAcceptanceLow')], receiver: $.nobody },
         {

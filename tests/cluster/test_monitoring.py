@@ -223,7 +223,7 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
     deployed: Deployed, transcript: Transcript, tmp_path: Path
 ) -> None:
     pod = deployed.pod["metadata"]
-    title = f"[FIRING:1] {CLUSTER}/{deployed.namespace}/chat: SpecDecodeTargetDown"
+    title = f"[FIRING:1] {CLUSTER}/{deployed.namespace}/chat is down: no replica answers."
     async with contextlib.AsyncExitStack() as stack:
         taking = await stack.enter_async_context(receiver())
         route_messages(deployed, taking)

@@ -62,12 +62,14 @@ class Seen:
     federated: float | None = None
 
     def paged(self) -> list[tuple[str, str]]:
-        """Service and name of each alert that fired, once for each notification that brought it."""
+        """Service and name of each alert that fired."""
         return sorted(
-            (alert["labels"].get("inference_service", ""), alert["labels"]["alertname"])
-            for body in self.pages
-            for alert in body["alerts"]
-            if alert["status"] == "firing"
+            {
+                (alert["labels"].get("inference_service", ""), alert["labels"]["alertname"])
+                for body in self.pages
+                for alert in body["alerts"]
+                if alert["status"] == "firing"
+            }
         )
 
     def seconds_until_down(self) -> float:
@@ -92,7 +94,8 @@ class Witness:
 
     async def pages(self) -> None:
         def woken() -> bool:
-            services = {body["groupLabels"].get("inference_service") for body in self.taking.at(PAGER)}
+            alerts = [alert for body in self.taking.at(PAGER) for alert in body["alerts"]]
+            services = {alert["labels"].get("inference_service") for alert in alerts}
             return set(PAGES) <= services
 
         await within(PAGES_SECONDS, woken, every=1.0)
@@ -201,7 +204,9 @@ async def told(names: Iterable[str], folder: Path) -> dict[str, Seen]:
                 configuration = document(EXAMPLE.name)
                 lead_to(taking, configuration)
                 # The rulers of a pair are seconds apart.
-                configuration["route"]["routes"][0] |= {"group_wait": "5s", "group_interval": "1s"}
+                (ours,) = configuration["route"]["routes"]
+                for route in (ours, *ours["routes"]):
+                    route |= {"group_wait": "5s", "group_interval": "1s"}
                 server = await stack.enter_async_context(
                     alertmanager(tool("prometheus-alertmanager"), configuration, directory)
                 )
