@@ -3,7 +3,6 @@
 local promql = import 'promql.libsonnet';
 
 {
-  local signals = self,
   local config = $._config,
   local series = (import 'series.libsonnet')(config),
   local level = config.level,

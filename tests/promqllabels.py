@@ -117,6 +117,8 @@ def _called(expr: promql.Call, arguments: list[Labels | None]) -> Labels | None:
     if name in {"label_replace", "label_join"}:
         target = expr.args[1]
         return vectors[0].add([target.val])
+    if name == "histogram_quantile":
+        return vectors[0].drop(["le"])
     return vectors[0] if vectors else NONE
 
 

@@ -19,6 +19,12 @@ function(config)
   [
     // A page makes the ticket of the same name unnecessary.
     { source: page, target: ticket, equal: ['alertname'] + level },
+    // What fell below break-even has fallen.
+    {
+      source: ticket + [named(['AcceptanceLow']), matchers.equal('reason', 'low')],
+      target: ticket + [named(['AcceptanceLow']), matchers.equal('reason', 'fell')],
+      equal: level,
+    },
     // While nothing of a service can be read, its tickets are left over from before. Restarts may be the cause; so may several
     // processes at one URL, one of which fails.
     {

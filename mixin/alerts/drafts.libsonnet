@@ -158,7 +158,7 @@ function(config, s, series)
         %(own)s
         < on (%(level)s) group_left () (%(rate)s - %(gap)s * (1 - 1 / (%(engines)s > 1)))
       ||| % {
-        own: ofReplica('accepted_tokens', 'draft_tokens', 3 * config.min_drafts, 30),
+        own: ofReplica('accepted_tokens', 'draft_tokens', 2 * config.min_drafts, 30),
         level: level,
         rate: s.acceptance.record,
         gap: number(config.outlier.acceptance),

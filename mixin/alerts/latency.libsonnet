@@ -139,7 +139,11 @@ function(config, s, series)
         local most = 'topk(1, %s{%%s, stat="mean"})' % s.ratio.record;
         text.where(
           '%s > %s' % [most, number(config.slower_ratio)],
-          '%s takes %s times as long' % [text.label(most, 'sli'), text.number(most, text.two)],
+          '%s takes %s times as long' % [
+            '{{ with printf "%s" $s | query }}{{ with . | first | label "sli" }}{{ if eq . "ttft" }}the first token{{ else if eq . "e2e" }}a whole '
+            % std.strReplace(most, '"', '\\"') + 'request{{ else }}a token{{ end }}{{ end }}{{ end }}',
+            text.number(most, text.two),
+          ],
           more_are_slow('')
         ),
       ],

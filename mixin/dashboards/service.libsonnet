@@ -9,7 +9,6 @@ function(config, common)
   local panel = common.panel;
   local graph = common.graph;
   local exporter = config.source == 'exporter';
-  local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
   local exporters(list) = if exporter then list else [];
   local slis = [['tpot', 'Time per output token'], ['ttft', 'Time to first token'], ['e2e', 'End-to-end latency']];
   local gauge = g.colored('blue') { 'custom.cellOptions': { type: 'gauge', mode: 'basic', valueDisplayMode: 'text' }, min: 0, decimals: 0 };

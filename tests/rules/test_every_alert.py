@@ -58,6 +58,7 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
     """By the alert that must tell it."""
     well = Phase(minutes=MINUTES, curve=HEALTHY)
     poor, fair, nothing = (0.5, 0.3, 0.2), (0.62, 0.45, 0.22), (0.06, 0.02, 0.01)  # 0.33, 0.43, 0.03
+    late_first = {**STEADY, "ttft": slower(STEADY["ttft"], 1.5)}
     halted = {"drafts_per_minute": 0, "requests_per_minute": 0, "running": 8}
     tpot = STEADY["tpot"]
 
@@ -65,8 +66,8 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
         return service(*phases, source=source, **more)  # type: ignore[arg-type]
 
     def beside_control(*phases: Phase) -> list[Series]:
-        control = one(well, families=("tpot",), speculative=False, labels=CONTROL)
-        return one(*phases, families=("tpot",)) + control
+        control = one(well, families=("tpot", "ttft"), speculative=False, labels=CONTROL)
+        return one(*phases, families=("tpot", "ttft")) + control
 
     def late(times: float) -> Phase:
         return during(latency={**STEADY, "tpot": slower(tpot, times)})
@@ -97,8 +98,7 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
         "ReplicaOutlier warning poor_drafts": one(*incident(during(curve=poor))) + others,
         "ReplicaOutlier warning no_drafts": one(*incident(during(drafts_per_minute=0))) + others,
         "ReplicaOutlier warning slow": one(*incident(late(2)), families=("tpot",)) + few_of_many,
-        "P99Regression critical": beside_control(*incident(late(1.5))),
-        "P99Regression warning": beside_control(*incident(late(1.25))),
+        "P99Regression warning": beside_control(*incident(during(latency=late_first))),
         "LoadTooHigh warning kv_cache": one(*incident(during(kv_cache=0.99, preemptions_per_minute=2))),
         "LoadTooHigh warning queue": one(*incident(during(running=40, waiting=6))),
         "DataUntrusted warning histograms_missing": lost(
@@ -107,19 +107,23 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
     }
     if source == "exporter":
         file = pinned(MINUTES, {"tpot": slower(tpot, 1.5)}, load=1.0)
-        tail = during(latency={**STEADY, "tpot": with_tail(tpot, 0.19, 0.05)})
+        tail = during(latency={**STEADY, "tpot": with_tail(tpot, 0.19, 0.02)})
         loss = [
             dataclasses.replace(each, values=[None] * ONSET + [*each.values[ONSET:MENDED]] + [None] * (MINUTES - MENDED))
             for each in measured(MINUTES, 0.8, (0.75, 0.86))
             if each.labels["basis"] == "measured"
         ]
-        small = [dataclasses.replace(each, values=[v and v + 0.2 for v in each.values]) for each in loss]
+        small = [dataclasses.replace(each, values=[v and v + 0.15 for v in each.values]) for each in loss]
         usual = Series("specdec_baseline_acceptance_ratio", file[0].labels, [0.72] * MINUTES)
         longer = dataclasses.replace(usual, name="specdec_baseline_mean_acceptance_length", values=[3.16] * MINUTES)
         told |= {
             "Harmful critical": [*one(well, families=("tpot",)), *loss],
             "NotPayingOff warning": [*one(well, families=("tpot",)), *small],
             "AcceptanceLow warning fell": [*one(*incident(during(curve=fair)), minimum=0.2), usual, longer],
+            "P99Regression critical": [
+                *one(*incident(late(1.5)), families=("tpot",)),
+                *pinned(MINUTES, {"tpot": tpot}, load=1.0),
+            ],
             "P99Regression warning, of a tail": [
                 *one(*incident(tail), families=("tpot",)),
                 *pinned(MINUTES, {"tpot": tpot}, load=1.0),
@@ -164,7 +168,7 @@ def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
     }
     named = {f"SpecDecode{alert.partition(',')[0]}" for alert in told}
     of_speedup = {"SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning"}
-    of_file = {"SpecDecodeAcceptanceLow warning fell"}
+    of_file = {"SpecDecodeAcceptanceLow warning fell", "SpecDecodeP99Regression critical"}
     left = alerts - named - ELSEWHERE - {"SpecDecodeDataUntrusted warning"}
     assert left == (set() if source == "exporter" else of_speedup | of_file)
 

@@ -70,7 +70,7 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
             name="3 % of the requests far slower",
             series=service(NORMAL, then(tail), families=SLIS, labels=NOWHERE),
             firing={180: QUIET, 245: {SLOW}},
-            values={245: {"inference_service:specdec_latency:tail30m": 0.03}},
+            values={245: {"inference_service:specdec_latency:tail30m": 0.019}},
         ),
         Case(
             name="every fifth request far slower",

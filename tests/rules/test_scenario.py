@@ -16,7 +16,7 @@ down = Case(
     name="Nobody answers",
     series=service(Phase(minutes=12), Phase(minutes=10, up=False)),
     firing={10: set(), 20: DOWN},
-    values={20: {UP: 2, "inference_service:specdec_acceptance:ratio_rate30m": 0.8}},
+    values={20: {UP: 1, "inference_service:specdec_acceptance:ratio30m": 0.8}},
 )
 # One name begins like the other; the control fires beside its service.
 well = Case(name="nobody", series=service(Phase(minutes=22)), firing={20: set()}, values={20: {UP: None}})
