@@ -216,7 +216,7 @@ local promql = import 'promql.libsonnet';
     baseline: {
       record: record('latency:baseline'),
       unit: 's',
-      help: 'The same at baseline, by source: a live control without speculation; else the baseline file, unless it was recorded at less '
+      help: 'The same at baseline, but of whole requests, which take as long as their answers, by source: a live control without speculation; else the baseline file, unless it was recorded at less '
             + 'load; else the last week. Also the share beyond each boundary (stat="beyond").',
       local unless_other(sources) = '\nunless on (%s, sli, stat) %s' % [level, of(s.baseline, ['source%s"%s"' % [if std.member(sources, '|') then '=~' else '=', sources]])],
       local of_file(expr, more={}) = {
@@ -241,7 +241,7 @@ local promql = import 'promql.libsonnet';
               "inference_service", "$1", "inference_service", "%(name)s"
             )
           ||| % {
-            latency: of(s.latency, ['inference_service=~"%s"' % config.control_service_regex]),
+            latency: of(s.latency, ['sli!="e2e"', 'inference_service=~"%s"' % config.control_service_regex]),
             level: level,
             requests: of(s.requests),
             min_requests: config.min_requests,
@@ -254,7 +254,7 @@ local promql = import 'promql.libsonnet';
                level,
                series.family('specdec_baseline_latency_seconds'),
                level,
-               of(s.latency),
+               of(s.latency, ['sli!="e2e"']),
              ]),
              of_file('1 - avg by (%s, le) (%s / ignoring (le) group_left () %s)\nand on (%s, le) %s' % [
                level,
@@ -265,14 +265,14 @@ local promql = import 'promql.libsonnet';
              ], { sli: 'tpot', stat: 'beyond' }),
            ]) + [{
         labels: { source: 'history' },
-        expr: lately(s.latency_usual) + unless_other(if vllm then 'control' else 'control|file'),
+        expr: lately(s.latency_usual, ['stat!="beyond"']) + unless_other(if vllm then 'control' else 'control|file'),
       }],
     },
     ratio: {
       record: record('latency:ratio30m'),
       unit: 'percentunit',
-      help: 'Latency / latency at baseline.',
-      expr: '%s\n/ on (%s, sli, stat) group_left (source) %s' % [of(s.latency), level, of(s.baseline, ['stat!="beyond"'])],
+      help: 'Mean latency / mean latency at baseline.',
+      expr: '%s\n/ on (%s, sli) group_left (source) %s' % [of(s.latency, ['stat="mean"']), level, of(s.baseline, ['stat="mean"'])],
     },
     ratio_now: {
       record: record('latency:ratio5m'),
@@ -298,7 +298,8 @@ local promql = import 'promql.libsonnet';
         now: of(s.beyond),
         level: level,
         growth: number(config.tail.growth),
-        baseline: of(s.baseline, ['stat="beyond"']),
+        baseline: if vllm then history else '(%s or on (%s) %s)' % [of(s.baseline, ['stat="beyond"']), level, history],
+        local history = lately(s.latency_usual, ['stat="beyond"']),
         limit: number(1 - config.tail.held),
         ratio: of(s.ratio, ['sli="tpot"', 'stat="mean"']),
         differ: of(s.buckets_differ),
@@ -309,8 +310,9 @@ local promql = import 'promql.libsonnet';
       unit: 'percentunit',
       help: 'Measured speed-up, time per output token without speculation / with it: by the exporter against its baseline file, else '
             + 'against the live control.',
-      local control = '%s / ignoring (source) %s' % [
+      local control = '%s / on (%s, sli, stat) %s' % [
         of(s.baseline, ['source="control"', 'sli="tpot"', 'stat="mean"']),
+        level,
         of(s.latency, ['sli="tpot"', 'stat="mean"']),
       ],
       // Of the replicas that measure now, so a rollout is told at once.
@@ -345,10 +347,12 @@ local promql = import 'promql.libsonnet';
     latency_hour: {
       record: record('latency:hour'),
       unit: 'short',
-      help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary.',
-      // A slow request is beyond all lower boundaries, too, so the lowest three tell.
+      help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
+            + 'answers.',
+      // A slow request is beyond all lower boundaries, too: the three lowest tell. Of those that nobody exceeds, Prometheus
+      // takes the lowest.
       expr: '(avg_over_time(%s[%s]) or topk by (%s) (3, avg_over_time(%s[%s])))\nand on (%s) %s >= 50' % [
-        of(s.latency),
+        of(s.latency, ['sli!="e2e"']),
         w(60),
         level,
         of(s.beyond),

@@ -32,7 +32,7 @@ function(config, s, series)
   // "time per token 31ms (was 20ms), ", where there is a baseline.
   local against(title, sli, stat) =
     local labels = ', sli="%s", stat="%s"' % [sli, stat];
-    text.where(s.ratio.record + '{%s' + labels + '}', '%s %s (was %s), ' % [
+    text.where(s.baseline.record + '{%s' + labels + '}', '%s %s (was %s), ' % [
       title,
       of(s.latency, text.seconds, labels),
       of(s.baseline, text.seconds, labels),
@@ -50,7 +50,7 @@ function(config, s, series)
     alert: 'SpecDecodeP99Regression',
     description: 'Against its baseline (%s): ' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
                  + against('time per token', 'tpot', 'mean') + against('P99', 'tpot', 'p99')
-                 + against('first token', 'ttft', 'mean') + against('whole request', 'e2e', 'mean')
+                 + against('first token', 'ttft', 'mean')
                  + 'over %s requests in %s.' % [of(s.requests, text.whole), w(30)]
                  + acceptance + load_now,
     impact: 'Users wait longer than before.',
@@ -140,8 +140,8 @@ function(config, s, series)
         text.where(
           '%s > %s' % [most, number(config.slower_ratio)],
           '%s takes %s times as long' % [
-            '{{ with printf "%s" $s | query }}{{ with . | first | label "sli" }}{{ if eq . "ttft" }}the first token{{ else if eq . "e2e" }}a whole '
-            % std.strReplace(most, '"', '\\"') + 'request{{ else }}a token{{ end }}{{ end }}{{ end }}',
+            '{{ with printf "%s" $s | query }}{{ if eq (. | first | label "sli") "ttft" }}the first token{{ else }}a token{{ end }}{{ end }}'
+            % std.strReplace(most, '"', '\\"'),
             text.number(most, text.two),
           ],
           more_are_slow('')

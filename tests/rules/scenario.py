@@ -279,9 +279,11 @@ def pinned(
         ordered, held = sorted(shares), itertools.accumulate(share for _, share in sorted(shares))
         p99 = next(seconds for (seconds, _), share in zip(ordered, held, strict=True) if share >= 0.99)
         found["specdec_baseline_latency_seconds", (("sli", sli), ("stat", "p99"))] = p99
-    for bound in (*BOUNDS["tpot"], INF):
-        shares = (latency or STEADY).get("tpot", ())
-        within = requests * sum(share for seconds, share in shares if seconds <= bound)
+    shares = (latency or STEADY).get("tpot", ())
+    held_within = {bound: sum(share for seconds, share in shares if seconds <= bound) for bound in BOUNDS["tpot"]}
+    whole = next((bound for bound, share in held_within.items() if share > 1 - 1e-9), INF)
+    for bound in (*(each for each, share in held_within.items() if share >= 0.5 and each <= whole), INF):
+        within = requests * held_within.get(bound, 1.0)
         le = "+Inf" if bound == INF else repr(bound)
         found["specdec_baseline_time_per_output_token_seconds_bucket", (("le", le),)] = within
     found["specdec_baseline_time_per_output_token_seconds_count", ()] = requests

@@ -96,7 +96,7 @@ def test_a_check_of_ours_is_content(check: str, rendered: Path) -> None:
         ("templates", "$labels.model_name", "$labels.sidecar"),
         ("templates", "- record: inference_service:specdec_", "- record: x:"),
         ("existing", "(specdec_drafts_total", "(specdec_draft_total"),
-        ("matchers", ':latency:seconds30m{sli="tpot"', ':drafts:increase30m{sli="tpot"'),
+        ("matchers", '{stat="beyond"}', '{pod="beyond"}'),
         ("matches", "unless on (cluster, ", "unless on (sli, cluster, "),
         (
             "ranges",
