@@ -17,15 +17,14 @@ from typing import Any
 import rjsonnet
 import yaml
 
-from specdec_exporter import __version__
-from specdec_exporter.speculation.policy import load_policy
-
 import apitables
 import breakeventables
 import flagtables
 import guidetables
 import metrictables
 import ruletables
+from specdec_exporter import __version__
+from specdec_exporter.speculation.policy import load_policy
 
 ROOT = Path(__file__).resolve().parent.parent
 

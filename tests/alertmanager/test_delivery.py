@@ -55,7 +55,7 @@ async def test_a_page_reaches_chat_pager_and_webhook_and_its_end_does_too(releas
             (_, over), (_, closed) = await asyncio.gather(*(taking.got(path, 2) for path in ("/slack", "/pagerduty")))
 
     # One alert: the ticket of the same name is silenced by the page.
-    title = "[FIRING:1] eu-1/prod/chat (llama) accepts almost no draft token."
+    title = "[FIRING:1] eu-1/prod/chat (llama) accepts almost no draft token: at most 4% in 15m."
     (message,) = slack["attachments"]
     assert (message["title"], message["color"]) == (title, "danger")
     assert message["text"].startswith("*CRITICAL SpecDecodeAcceptanceLow*, since ")

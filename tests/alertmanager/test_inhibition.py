@@ -18,17 +18,17 @@ SERVICE = ("cluster", "namespace", "inference_service")
 
 TICKETS = {name for name, rule in PACK.items() if rule.severity != "critical"}
 OF_A_SERVICE_THAT_IS_DOWN = TICKETS - {"RestartLoop warning", "DataUntrusted warning several_processes"}
-HANGS = {"EngineStalled critical waiting", "EngineStalled critical service"}
+HANGS = {f"EngineStalled critical {reason}" for reason in ("waiting", "running", "service")}
 SILENCED = {
     "RestartLoop critical": OF_A_SERVICE_THAT_IS_DOWN | HANGS | {"RestartLoop warning", "TargetDown critical"},
     "TargetDown critical": OF_A_SERVICE_THAT_IS_DOWN | HANGS,
-    **{name: {"EngineStalled warning running"} for name in HANGS},
     "Harmful critical": {
         *("AcceptanceLow critical", "AcceptanceLow warning low", "AcceptanceLow warning fell", "AcceptanceLow info"),
         *("P99Regression critical", "P99Regression warning", "NotPayingOff warning"),
         *("LoadTooHigh warning kv_cache", "LoadTooHigh warning queue"),
     },
     "AcceptanceLow critical": {"AcceptanceLow warning low", "AcceptanceLow warning fell", "AcceptanceLow info"},
+    "AcceptanceLow warning low": {"AcceptanceLow warning fell"},
     "P99Regression critical": {"P99Regression warning"},
 }
 

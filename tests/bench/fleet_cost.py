@@ -1,4 +1,4 @@
-"""What a fleet costs the engines: CPU of ingestion and of the rules, memory, panels; and the layer above ten shards.
+"""What a fleet costs the engines: CPU of ingestion and of the rules, memory, panels.
 
     python tests/bench/fleet_cost.py [--engines NAME...] [--services N...] [--scrapes SECONDS...] [--record]
 
@@ -33,11 +33,9 @@ from fleet.engines import ENGINES, Engine, Setting, tenant, written
 from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from markdown import table
 from report import measured_by, record
-from rules.scenario import groups_with
 
 SERVICES = (100, 1000)
 SCRAPES = (60, 15)
-ONLY_PROMETHEUS = ("prometheus-3",)
 MEASURED = ("prometheus-3", "victoria-metrics", "thanos", "mimir")
 # By default a tenant may have 150,000 series and 10,000 samples a second (docs/scale.md).
 MORE_OF_MIMIR = (
@@ -145,23 +143,7 @@ def latencies(engine: Engine, names: Container[str]) -> Iterator[tuple[float, st
             yield time.monotonic() - begun, str(panel)
 
 
-# --- The layer above the shards --------------------------------------------------------------------------------------
-
-
-def recorded(service: int) -> Iterator[str]:
-    """What a shard hands on of one service, two replicas of it."""
-    labels = f'cluster="eu-1",namespace="team-{service // 10:04}",inference_service="service-{service:05}"'
-    yield f'inference_service:specdec_verdict:enum{{{labels},model_name="llama"}} {3 if service % 50 else 0}\n'
-    yield f"inference_service:specdec_presence:enum{{{labels}}} {0 if service % 500 else 1}\n"
-    yield f'inference_service:specdec_generation_tokens:rate5m{{{labels},model_name="llama"}} 100\n'
-    for sli in ("e2e", "tpot", "ttft"):
-        yield f'inference_service:specdec_latency:mean_ratio5m{{{labels},model_name="llama",sli="{sli}"}} 1\n'
-    for pod in range(2):
-        own = f'{labels},pod="{service}-{pod}",instance="{service}-{pod}:10409",job="predictors"'
-        yield f"inference_service:specdec_replica:up{{{own}}} {1 if service % 500 else 0}\n"
-    if service % 500 == 0:
-        alert = f'{labels},alertname="SpecDecodeTargetDown",alertstate="firing",component="specdec",severity="critical"'
-        yield f"ALERTS{{{alert}}} 1\n"
+# --- Panels of everybody ----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -173,20 +155,6 @@ def shards(lines: Callable[[int], Iterator[str]]) -> Iterator[list[dict[str, Any
     }
     with exposing(lambda shard: bodies[shard].encode()) as address:
         yield [{"targets": [address], "labels": {"__param_service": shard, "shard": shard}} for shard in bodies]
-
-
-async def layer() -> Cost:
-    """The global layer over :data:`EVERYBODY` services, whose shards it reads once a minute."""
-    with shards(recorded) as fleet:
-        async with started(*ONLY_PROMETHEUS, fleet, 60) as (engine, file):
-            await asyncio.sleep(SETTLING_SECONDS)
-            ingestion = await per_minute(engine.processes, INGESTION_SECONDS)
-            groups = {"groups": groups_with("{ layer: 'global' }")}
-            both = await evaluated(engine, file, written(file, groups).read_text())
-            return Cost(ingestion, both - ingestion, used(engine.processes)[1])
-
-
-# --- Panels of everybody ----------------------------------------------------------------------------------------------
 
 
 def seen_at_once(page: Page) -> list[tuple[str, str, float]]:
@@ -248,14 +216,11 @@ async def measured(page: Page, arguments: argparse.Namespace) -> list[tuple[str,
         rows.append(row(*of_row))
         print(*rows[-1], sep="\t", flush=True)
 
-    above = asyncio.create_task(layer()) if arguments.layer != "not" else None
-    for scrape_seconds in () if arguments.layer == "only" else arguments.scrapes:
+    for scrape_seconds in () if arguments.everybody == "only" else arguments.scrapes:
         for services, name, found in await costs(page, arguments.engines, arguments.services, scrape_seconds):
             add(services, name, scrape_seconds, found)
-    if above is not None:
-        add(EVERYBODY, "the global layer", 60, await above)
-        for name in arguments.engines:
-            add(EVERYBODY, f"panels on {name}", 60, await everybody(page, name))
+    for name in () if arguments.everybody == "not" else arguments.engines:
+        add(EVERYBODY, f"panels on {name}", 60, await everybody(page, name))
     return rows
 
 
@@ -264,7 +229,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=MEASURED, choices=MEASURED)
     parser.add_argument("--services", nargs="*", type=int, default=SERVICES)
     parser.add_argument("--scrapes", nargs="*", type=int, default=SCRAPES)
-    parser.add_argument("--layer", choices=("too", "only", "not"), default="too", help="what is of all shards together")
+    parser.add_argument("--everybody", choices=("too", "only", "not"), default="too", help="panels of all services")
     parser.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
     arguments = parser.parse_args()
     rows = asyncio.run(measured(real_page(), arguments))

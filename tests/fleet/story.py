@@ -158,7 +158,7 @@ def _series(name: str, phases: Sequence[Phase]) -> Iterator[Series]:
     yield from service(*phases, families=SLIS, labels=labels)
     if name == SLOWER:  # where speculation was seen to pay, nobody is woken for low acceptance
         baselines = {sli: slower(STEADY[sli], 1.3) for sli in SLIS}
-        yield from pinned(PAST_MINUTES + LIVE_MINUTES, baselines, requests_per_minute=60.0, labels=labels)
+        yield from pinned(PAST_MINUTES + LIVE_MINUTES, baselines, load=1.0, labels=labels)
 
 
 def _sample(one: Series, minute: float) -> str:

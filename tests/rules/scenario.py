@@ -296,7 +296,9 @@ def pinned(
 
 def problem(reason: str, minutes: int, labels: Mapping[str, str] | None = None) -> Series:
     """What an exporter says of its own figures."""
-    return Series("specdec_data_problem", _target({"model_name": "", "reason": reason, **(labels or {})}), [1.0] * minutes)
+    return Series(
+        "specdec_data_problem", _target({"model_name": "", "reason": reason, **(labels or {})}), [1.0] * minutes
+    )
 
 
 def measured(

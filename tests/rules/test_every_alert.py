@@ -109,7 +109,9 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
         file = pinned(MINUTES, {"tpot": slower(tpot, 1.5)}, load=1.0)
         tail = during(latency={**STEADY, "tpot": with_tail(tpot, 0.19, 0.02)})
         loss = [
-            dataclasses.replace(each, values=[None] * ONSET + [*each.values[ONSET:MENDED]] + [None] * (MINUTES - MENDED))
+            dataclasses.replace(
+                each, values=[None] * ONSET + [*each.values[ONSET:MENDED]] + [None] * (MINUTES - MENDED)
+            )
             for each in measured(MINUTES, 0.8, (0.75, 0.86))
             if each.labels["basis"] == "measured"
         ]
@@ -185,7 +187,9 @@ def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
 def test_what_is_said(promtool: Promtool, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     cases = [(200, Case(name=alert, series=series)) for alert, series in incidents("exporter").items()]
     lines: list[str] = []
-    for (_, case), alerts in zip(cases, Pack(promtool, rendered("exporter"), tmp_path).fired(*cases, every=EVERY), strict=True):
+    for (_, case), alerts in zip(
+        cases, Pack(promtool, rendered("exporter"), tmp_path).fired(*cases, every=EVERY), strict=True
+    ):
         lines += [f"# {case.name}"]
         for one in alerts:
             told = [one.annotations[what] for what in ("summary", "description", "action")]

@@ -194,7 +194,9 @@ def test_a_start_is_not_a_regression(pack: Pack) -> None:
     ]
     found = pages.firing(*cases, minutes=range(184, 268, 4), every=4)
 
-    assert not [each for by in found.values() for alerts in by.values() for each in alerts if each["severity"] == "critical"]
+    assert not [
+        each for by in found.values() for alerts in by.values() for each in alerts if each["severity"] == "critical"
+    ]
 
 
 def test_replicas_with_different_boundaries_have_no_tail(pack: Pack) -> None:
@@ -275,7 +277,11 @@ def test_a_slower_release_is_told_against_the_hours_of_the_one_before(pack: Pack
         old = Phase(minutes=30 * 60 // STEP, present=False)
         first = service(*(_hour(each) for each in before), gone, families=("tpot",))
         then = service(
-            old, *(_hour(each, drafts=speculative) for each in slow), families=("tpot",), labels=REPLACED, speculative=speculative
+            old,
+            *(_hour(each, drafts=speculative) for each in slow),
+            families=("tpot",),
+            labels=REPLACED,
+            speculative=speculative,
         )
         newer = [
             dataclasses.replace(one, labels={**one.labels, "vllm_version": "0.33.0"})

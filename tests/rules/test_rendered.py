@@ -87,7 +87,7 @@ def test_both_sources_record_the_same_names() -> None:
 
 
 def chain(rule: dict[str, Any], rules: list[dict[str, Any]]) -> list[str]:
-    """The lines that tell why a rule holds: its expression, then those of all records that it reads, down to raw series."""
+    """The lines that tell why a rule holds: its expression, then those of all records below it, down to raw series."""
     found: dict[str, list[str]] = {}
     wanted = records(rule["expr"])
     while wanted:
@@ -147,7 +147,11 @@ def test_groups_alerts_and_annotations_are_the_packs_own(name: str) -> None:
         assert set(alert["annotations"]) == ANNOTATIONS
         assert all(alert["annotations"].values())
         assert alert["annotations"]["summary"].endswith(".")
-        assert not [one for one in ("impact", "action", "runbook_url") if "{{" in alert["annotations"][one].replace("{{ $labels.reason }}", "")]
+        assert not [
+            one
+            for one in ("impact", "action", "runbook_url")
+            if "{{" in alert["annotations"][one].replace("{{ $labels.reason }}", "")
+        ]
 
 
 def test_names_of_vllm_appear_only_in_one_source_file() -> None:
@@ -177,7 +181,8 @@ def test_the_folder_renders_alone_with_overrides(tmp_path: Path) -> None:
 
 def test_an_overridden_signal_is_what_rules_and_alerts_have() -> None:
     other = "{ acceptance+: { record: 'inference_service:mine:ratio', expr: 'mine' } }"
-    snippet = f"local m = (import 'mixin/mixin.libsonnet') + {{ _signals+:: {other} }}; [m.prometheusRules, m.prometheusAlerts]"
+    mixin = f"local m = (import 'mixin/mixin.libsonnet') + {{ _signals+:: {other} }}"
+    snippet = f"{mixin}; [m.prometheusRules, m.prometheusAlerts]"
     found = json.loads(rjsonnet.evaluate_snippet("test", snippet, jpathdir=[str(REPOSITORY)]))
 
     recorded, alerts = ([rule for group in part["groups"] for rule in group["rules"]] for part in found)
