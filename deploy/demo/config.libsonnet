@@ -1,13 +1,5 @@
-// The pack's _config for the demo and the tests of the whole stack. Every window and wait is at most a thirtieth of its
-// default.
+// The pack's _config for the demo and the tests of the whole stack: a minute is a second.
 {
-  scrape_interval_seconds: 1,
-  evaluation_interval_seconds: 1,
-  slow_interval_seconds: 4,
-  short_window_seconds: 10,
-  long_window_seconds: 30,
-  warm_up_seconds: 10,
-  settling_seconds: 10,
   minute_seconds: 1,
   alertmanager+: {
     group_wait_seconds: 5,  // longer than the slowest interval, so that what silences comes with what it silences

@@ -127,7 +127,6 @@ class Phase:
     removed: bool = False
     restart: bool = False
     up: bool = True
-    accepted_factor: float = 1.0  # of the positions' sum; 1 as in every release
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ def service(
             if speculative:
                 step(names["drafts"], grown(drafts))
                 step(names["draft_tokens"], grown(drafted))
-                step(names["accepted_tokens"], grown(accepted * phase.accepted_factor))
+                step(names["accepted_tokens"], grown(accepted))
                 for position, rate in enumerate(phase.curve):
                     step(names["per_position"], grown(drafts * rate), position=str(position))
             requests = phase.requests_per_minute
@@ -421,10 +420,6 @@ class Pack:
         """Some groups of the rules: hours of all of them take long."""
         wanted = {f"specdec-{name}" for name in names}
         return dataclasses.replace(self, groups=[group for group in self.groups if group["name"] in wanted])
-
-    def recording(self) -> Pack:
-        """The records without the alerts."""
-        return dataclasses.replace(self, groups=[group for group in self.groups if "record" in group["rules"][0]])
 
     def alone(self, *alerts: str) -> Pack:
         """Some alerts, and the records without history."""
