@@ -27,8 +27,8 @@ from bench.ruler import ruler
 RULES = TESTS.parent / "rules" / "rendered" / "specdec.rules.yaml"
 SIZES = (100, 1000)  # more are more shards (docs/scale.md)
 BUDGET_SERVICES = 1000
-SECONDS_PER_MINUTE = 1.5
-SERIES_PER_SERVICE = 64
+SECONDS_PER_MINUTE = 0.7
+SERIES_PER_SERVICE = 50
 # Of the cost of a service, from one size to the next. Linear is 1; caches of the processor and Go's collector are not.
 GROWTH = 1.5
 
