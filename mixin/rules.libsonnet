@@ -17,7 +17,17 @@ local text = import 'text.libsonnet';
     interval: config.minutes(minutes),
   } + config.group_fields + { rules: rules },
   local recorded(name, minutes, signals) = group(name, minutes, std.flatMap(rules, signals)),
-  local alerts(name, minutes, file) = group(name, minutes, [text.alert(config, spec) for spec in file(config, s, series)]),
+  local specs = std.flatMap(function(file) file(config, s, series), [
+    import 'alerts/up.libsonnet',
+    import 'alerts/drafts.libsonnet',
+    import 'alerts/latency.libsonnet',
+    import 'alerts/data.libsonnet',
+  ]),
+  local alerts(name, minutes, names) = group(name, minutes, [
+    text.alert(config, spec)
+    for spec in specs
+    if std.member(names, std.strReplace(spec.alert, 'SpecDecode', ''))
+  ]),
 
   prometheusRules+:: {
     groups+: [
@@ -41,10 +51,14 @@ local text = import 'text.libsonnet';
   },
   prometheusAlerts+:: {
     groups+: [
-      alerts('alerts-up', 1, import 'alerts/up.libsonnet'),
-      alerts('alerts-drafts', 1, import 'alerts/drafts.libsonnet'),
-      alerts('alerts-latency', 2, import 'alerts/latency.libsonnet'),
-      alerts('alerts-data', 4, import 'alerts/data.libsonnet'),
+      alerts('alerts-up', 1, ['TargetDown', 'EngineStalled']),
+      alerts('alerts-drafts', 1, ['NotDrafting', 'AcceptanceLow']),
+      alerts('alerts-latency', 2, ['Harmful', 'NotPayingOff', 'P99Regression']),
+      // These read long windows of every replica.
+      alerts('alerts-restarts', 2, ['RestartLoop']),
+      alerts('alerts-replicas', 4, ['ReplicaOutlier']),
+      alerts('alerts-load', 4, ['LoadTooHigh']),
+      alerts('alerts-data', 4, ['DataUntrusted']),
     ],
   },
 }

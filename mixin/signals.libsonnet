@@ -86,15 +86,19 @@ local promql = import 'promql.libsonnet';
     acceptance_min: {
       record: record('acceptance:min'),
       unit: 'percentunit',
-      help: 'Acceptance rate that breaks even: measured here; else what the exporter assumes for method, k and load. Without the exporter, '
-            + 'assumed by mean draft length and load alone.',
+      help: 'Acceptance rate that breaks even: measured here; else what the exporter assumes for method, k and load; else the general one. '
+            + 'Without the exporter, assumed by mean draft length and load alone.',
       expr:
         if !vllm then |||
           avg by (%(level)s) (avg_over_time(%(measured)s[%(w)s]))
           or on (%(level)s)
           avg by (%(level)s) (avg_over_time(%(assumed)s[%(w)s]))
+          or on (%(level)s)
+          0 * %(drafts)s + %(flag)s
         ||| % {
           level: level,
+          drafts: of(s.drafts),
+          flag: number(config.acceptance.flag),
           w: w(30),
           measured: series.family('specdec_break_even_acceptance_ratio', ['basis="measured"']),
           assumed: series.family('specdec_policy_acceptance_ratio_min'),

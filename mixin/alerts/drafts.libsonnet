@@ -94,11 +94,13 @@ function(config, s, series)
       reason: 'low',
       wait: 8,
       keep: 15,
+      // An exporter of before knows one break-even for all loads and lengths: there, a step of 2.5 tokens is no ticket.
       expr: |||
         %(rate)s < 0.95 * %(min)s
         and quantile_over_time(0.5, %(now)s[%(half)s]) < %(min)s
-        and %(enough)s%(unless_it_pays)s
+        and %(enough)s%(unless_it_pays)s%(by_load)s
       ||| % {
+        by_load: if vllm then '' else '\nand on (%s) (%s < 2.5 or %s)' % [level, s.length.record, series.family('specdec_policy_acceptance_ratio_watch')],
         rate: s.acceptance.record,
         min: s.acceptance_min.record,
         now: s.acceptance_now.record,

@@ -137,9 +137,7 @@ def test_what_is_no_collapse_stays_silent(pack: Pack) -> None:
         "nearly all is accepted": one(of(0.995, 0.99, 0.985)),
         "a cliff after the second of five positions": one(of(0.99, 0.98, 0.6, 0.05, 0.01), minimum=0.3),
         "drafts shorter than k": one(of(1.0, 1.0, 1.0, 0.0, 0.0, draft_length=3.0)),
-        # 0.8.3 and 0.8.4 without a log, and an exporter that knows no break-even.
-        "no drafts are counted": without("specdec_drafts_total"),
-        "no break-even is known": without("specdec_policy"),
+        "no drafts are counted": without("specdec_drafts_total"),  # 0.8.3 and 0.8.4 without a log
     }
     silent = throughout(range(20, 121, 5))
     recent(pack).run(*cases({name: (series, silent) for name, series in told.items()}), every=2)
@@ -171,14 +169,18 @@ def test_one_length_is_a_ticket_in_a_large_batch_and_a_flag_in_a_small_one(eithe
         return one(but(HOUR, curve=curve, in_decode=requests), minimum=assumed, source=source)
 
     told = batch(tokens_3_1, 200, 0.5)
-    unknown = [each for each in told if "policy" not in each.name and not each.name.endswith("latency_seconds_sum")]
+
+    def unknown(series: list[Series]) -> list[Series]:
+        return [each for each in series if "policy" not in each.name and not each.name.endswith("latency_seconds_sum")]
+
     named: Cases = {
         "large batch": (told, {50: {TICKET, FLAG}}),
         "small batch": (batch(tokens_3_1, 3, 0.09), {50: {FLAG}}),
         "in between": (batch(tokens_3_1, 16, 0.295), {50: {FLAG}}),
         "small batch with 1.5 tokens a step": (batch(tokens_1_5, 3, 0.09), {50: {TICKET, FLAG}}),
         "small batch with a good draft": (batch(GOOD, 3, 0.12), {50: QUIET}),
-        "a load that nobody knows": (unknown, {50: {FLAG}}),
+        "a load that nobody knows": (unknown(told), {50: {FLAG}}),
+        "1.5 tokens a step, and no level": (unknown(batch(tokens_1_5, 3, 0.09)), {50: {TICKET, FLAG}}),
     }
     recent(either_pack).run(*cases(named, flags=True))
 
@@ -287,7 +289,7 @@ def test_what_is_usual_after_a_day(either_pack: Pack, source: Source) -> None:
         "of few requests": (days(*well * 2, *[WORSE] * 24, requests=0.5), hourly(at(2, 0), at(3, 0))),
         "too young": (days(*well[:20], *[WORSE] * 3), {at(0, 22): QUIET}),
     }
-    pack = either_pack.only("drafts", "latency", "history", "alerts-drafts")
+    pack = either_pack.only("drafts", "latency", "history", "alerts-drafts", "alerts-replicas")
     pack.run(*cases(named), every=60, step=STEP)
 
 
@@ -398,7 +400,7 @@ def test_a_slow_replica(either_pack: Pack, source: Source) -> None:
         # Its first minutes are slow.
         "new": (replicas(source, by(1), by(1)) + starting, throughout(range(52, minutes, 4))),
     }
-    either_pack.only("drafts", "latency", "alerts-drafts").run(*cases(named), every=SLOW_MINUTES)
+    either_pack.only("drafts", "latency", "alerts-replicas").run(*cases(named), every=SLOW_MINUTES)
 
 
 # --- What the alerts say ----------------------------------------------------------------------------------------------

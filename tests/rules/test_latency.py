@@ -39,7 +39,7 @@ REPLACED = {"pod": "chat-9", "instance": "10.0.0.9:10409"}
 
 @pytest.fixture(name="pack")
 def _pack(pack: Pack) -> Pack:
-    return pack.only("drafts", "latency", "history", "alerts-latency")
+    return pack.only("drafts", "latency", "history", "alerts-latency", "alerts-load")
 
 
 def late(sli: str, shares: Shares) -> Mapping[str, Shares]:

@@ -35,7 +35,7 @@ def life(source: Source) -> Life:
 
 @pytest.fixture
 def presence(either_pack: Pack) -> Pack:
-    return either_pack.only("drafts", "alerts-up")
+    return either_pack.only("drafts", "alerts-up", "alerts-restarts")
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_predictor_of_which_only_the_log_can_be_read_is_not_down(pack: Pack) -
     logged = [one for one in series if "draft" in one.name or "accepted" in one.name]
     logged += [dataclasses.replace(one, values=[0.0] * 160) for one in series if one.name == "specdec_up"]
     case = Case(name="log", series=logged, firing=throughout(range(30, 120)) | {130: {DOWN_PAGE}})
-    pack.only("drafts", "alerts-up").run(case, every=1)
+    pack.only("drafts", "alerts-up", "alerts-restarts").run(case, every=1)
 
 
 @pytest.mark.parametrize("minutes", [12, 40, 200])
@@ -244,7 +244,7 @@ def test_a_service_at_zero_is_not_down_where_another_has_its_address(presence: P
 
 
 def test_services_without_a_label_are_named_after_their_job(vllm_pack: Pack) -> None:
-    pack = vllm_pack.only("drafts", "alerts-up")
+    pack = vllm_pack.only("drafts", "alerts-up", "alerts-restarts")
     low = (Phase(minutes=80, curve=(0.2, 0.0)),)
     series = []
     for number, (job, phases) in enumerate([("chat", (WELL, away(60))), ("code", low), ("code", low)]):
@@ -320,7 +320,7 @@ def test_replicas_behind_one_target_look_like_restarts_without_the_exporter(vllm
         for one, other in zip(service(ALWAYS, source="vllm"), service(calm, source="vllm"), strict=True)
     ]
     case = Case(name="in turn", series=in_turn, firing=throughout(range(BEFORE + 20, END, 20), LOOP))
-    vllm_pack.only("drafts", "alerts-up").run(case)
+    vllm_pack.only("drafts", "alerts-up", "alerts-restarts").run(case)
 
 
 # --- Engines ----------------------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_kserves_own_labels_and_prefix(promtool: Promtool, tmp_path: Path) -> No
     phases = (Phase(minutes=60, curve=CURVE), away(20))
     series = scraped_twice(service(*phases, source="vllm", families=("tpot",), labels=labels))
     case = Case(name="kserve", series=series, values={56: FIGURES}, firing={56: QUIET, 70: {DOWN_PAGE}})
-    Pack(promtool, groups_with(config), tmp_path).only("drafts", "latency", "alerts-up").run(case, every=1)
+    Pack(promtool, groups_with(config), tmp_path).only("drafts", "latency", "alerts-up", "alerts-restarts").run(case, every=1)
 
 
 def test_prefill_pods_are_no_part_of_the_service(either_pack: Pack, life: Life, source: Source) -> None:
