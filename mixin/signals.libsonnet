@@ -353,17 +353,17 @@ local promql = import 'promql.libsonnet';
       unit: 'short',
       help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
             + 'answers.',
-      // A slow request is beyond all lower boundaries, too: the three lowest tell. Of those that nobody exceeds, Prometheus
-      // takes the lowest.
-      expr: '(avg_over_time(%s[%s]) or topk by (%s) (3, avg_over_time(%s[%s])))\nand on (%s) %s >= 50' % [
-        of(s.latency, ['sli!="e2e"']),
-        w(60),
-        level,
-        of(s.beyond),
-        w(60),
-        level,
-        of(s.requests),
-      ],
+      // A boundary that nobody exceeds tells nothing more where few exceed a lower one.
+      expr: |||
+        (avg_over_time(%(latency)s[%(hour)s]) or %(beyond)s > 0 or %(beyond)s unless on (%(level)s) (%(beyond)s > 0 < 0.05))
+        and on (%(level)s) %(requests)s >= 50
+      ||| % {
+        latency: of(s.latency, ['sli!="e2e"']),
+        hour: w(60),
+        beyond: 'avg_over_time(%s[%s])' % [of(s.beyond), w(60)],
+        level: level,
+        requests: of(s.requests),
+      },
     },
     latency_usual: {
       record: record('latency:usual'),

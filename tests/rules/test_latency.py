@@ -70,7 +70,7 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
             name="3 % of the requests far slower",
             series=service(NORMAL, then(tail), families=SLIS, labels=NOWHERE),
             firing={180: QUIET, 245: {SLOW}},
-            values={245: {"inference_service:specdec_latency:tail30m": 0.03}},
+            values={245: {"inference_service:specdec_latency:tail30m": 0.019}},
         ),
         Case(
             name="every fifth request far slower",
@@ -81,7 +81,7 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
             name="nothing slower",
             series=service(Phase(minutes=260), families=SLIS),
             firing=dict.fromkeys(range(100, 260, 20), QUIET),
-            values={250: {"inference_service:specdec_latency:tail30m": 0.0}},
+            values={250: {"inference_service:specdec_latency:tail30m": -0.005}},
         ),
         Case(
             name="too few requests to tell",
@@ -211,7 +211,7 @@ def test_replicas_with_different_boundaries_have_no_tail(pack: Pack) -> None:
     usual = service(Phase(minutes=240), families=("tpot",))
     pack.run(
         Case(name="mixed", series=usual + other, values={230: {tail: None}}),
-        Case(name="alike", series=usual, values={230: {tail: 0}}),
+        Case(name="alike", series=usual, values={230: {tail: -0.005}}),
         every=EVERY,
     )
 
