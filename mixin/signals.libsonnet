@@ -351,14 +351,14 @@ local promql = import 'promql.libsonnet';
     latency_hour: {
       record: record('latency:hour'),
       unit: 'short',
-      help: 'An hour with at least 50 requests: seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
+      help: 'An hour with at least 50 requests: mean seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
             + 'answers.',
       // A boundary that nobody exceeds tells nothing more where few exceed a lower one.
       expr: |||
         (avg_over_time(%(latency)s[%(hour)s]) or %(beyond)s > 0 or %(beyond)s unless on (%(level)s) (%(beyond)s > 0 < 0.05))
         and on (%(level)s) %(requests)s >= 50
       ||| % {
-        latency: of(s.latency, ['sli!="e2e"']),
+        latency: of(s.latency, ['stat="mean"', 'sli!="e2e"']),
         hour: w(60),
         beyond: 'avg_over_time(%s[%s])' % [of(s.beyond), w(60)],
         level: level,

@@ -57,7 +57,7 @@ function(config, s, series)
     low {
       severity: 'critical',
       wait: 5,
-      keep: 10,
+      keep: 30,  // longer than the ticket lasts
       // Half an hour of drafts lies behind it: a new service is no news. Of a long draft, a small share is enough.
       expr: |||
         (
@@ -93,7 +93,7 @@ function(config, s, series)
       severity: 'warning',
       reason: 'low',
       wait: 8,
-      keep: 15,
+      keep: 10,
       // An exporter of before knows one break-even for all loads and lengths: there, a step of 2.5 tokens is no ticket.
       expr: |||
         %(rate)s < 0.95 * %(min)s

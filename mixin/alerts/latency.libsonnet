@@ -86,11 +86,12 @@ function(config, s, series)
     slower {
       severity: 'critical',
       wait: 10,
-      keep: 20,
+      keep: 30,  // longer than the ticket lasts
+      // A tail of minutes that are over is long in the window.
       expr: |||
         max by (%(level)s) (
           %(ratio)s{sli="tpot", stat="mean"} > %(slower)s and %(now)s > %(now_slower)s
-          or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 1.15
+          or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 0.9 * %(ratio)s{sli="tpot"}
         )
         and %(requests)s
         and %(settled)s >= 0.5
@@ -117,7 +118,6 @@ function(config, s, series)
     slower {
       severity: 'warning',
       wait: 15,
-      keep: 10,
       // By chance, few requests are slow. Beyond a boundary, fewer than 8 of them say nothing.
       expr: |||
         max by (%(level)s) (

@@ -155,7 +155,6 @@ def history(
             values.setdefault(named(f"inference_service:specdec_{name}:hour", {**labels, **more}), {})[hour] = value
 
         keep("latency", sum(seconds) / requests, sli="tpot", stat="mean")
-        keep("latency", seconds[math.ceil(0.99 * requests) - 1], sli="tpot", stat="p99")
         keep("acceptance", rate, what="ratio")
         keep("acceptance", 1 + 3 * rate, what="length")
         for bound in BOUNDS["tpot"]:

@@ -395,7 +395,9 @@ def test_kserves_own_labels_and_prefix(promtool: Promtool, tmp_path: Path) -> No
     phases = (Phase(minutes=60, curve=CURVE), away(20))
     series = scraped_twice(service(*phases, source="vllm", families=("tpot",), labels=labels))
     case = Case(name="kserve", series=series, values={56: FIGURES}, firing={56: QUIET, 70: {DOWN_PAGE}})
-    Pack(promtool, groups_with(config), tmp_path).only("drafts", "latency", "alerts-up", "alerts-restarts").run(case, every=1)
+    Pack(promtool, groups_with(config), tmp_path).only("drafts", "latency", "alerts-up", "alerts-restarts").run(
+        case, every=1
+    )
 
 
 def test_prefill_pods_are_no_part_of_the_service(either_pack: Pack, life: Life, source: Source) -> None:
