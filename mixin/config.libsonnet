@@ -45,15 +45,20 @@ local promql = import 'promql.libsonnet';
     // Alerts about acceptance are silent with fewer drafts in 30 minutes: about a dozen requests.
     min_drafts: 1000,
 
-    // The acceptance rate has fallen below this share of what is usual.
-    acceptance_fell: 0.85,
+    // A service that generates fewer tokens a second is idle.
+    min_tokens: 1,
 
-    // History is a baseline after so many hours.
-    min_history_hours: 24,
+    // The acceptance rate is low below this share of break-even, or of what is usual; the length, of what is usual.
+    low: { break_even: 0.95, usual: 0.85, usual_length: 0.95 },
 
-    // How many times as slow as its baseline a service is: on average over 30 minutes, and over 5 minutes for a page.
-    slower_ratio: 1.2,
-    slower_ratio_now: 1.3,
+    // History is a baseline after so many hours with at least so many requests or drafts. The higher the quantile, the slower is
+    // the hour of the week that is usual.
+    history: { hours: 24, requests: 50, drafts: 500, quantile: 0.75 },
+
+    // How many times as slow as its baseline a service is: on average over 30 minutes, and over 5 minutes for a page. By chance,
+    // the mean of n requests may be `chance` / sqrt(n) above, and fewer than `tail_requests` beyond a boundary say nothing. A page
+    // needs this share of engines that have run for 20 minutes.
+    slower: { ratio: 1.2, now: 1.3, chance: 4, tail_requests: 8, settled: 0.5 },
 
     // A baseline file says nothing about more than this many times the load of its recording.
     baseline_load_max: 1.3,
@@ -64,8 +69,9 @@ local promql = import 'promql.libsonnet';
     // Too much load: KV cache in use while requests are preempted; or requests waiting in a batch that is larger than this.
     load: { kv_cache: 0.9, waiting: 1, running: 32 },
 
-    // A ticket after so many restarts in three hours; a page where the service cannot be read for this share of half an hour.
-    restarts: { times: 3, away: 0.25 },
+    // A ticket after so many restarts in three hours, or as many times out of reach and for this share of an hour; a page where the
+    // service cannot be read for this share of half an hour.
+    restarts: { times: 3, unread: 0.1, away: 0.25 },
 
     // --- Rules and texts ---------------------------------------------------------------------------------------------
 

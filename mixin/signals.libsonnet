@@ -44,7 +44,7 @@ local promql = import 'promql.libsonnet';
     around: w(5 * 60),
     yesterday: w(20 * 60),
     week_ago: w((6 * 24 + 20) * 60),
-    hours: config.min_history_hours,
+    hours: config.history.hours,
   },
   local lately(signal, matchers=[]) = 'last_over_time(%s[%s])' % [of(signal, matchers), w(120)],
 
@@ -351,31 +351,32 @@ local promql = import 'promql.libsonnet';
     latency_hour: {
       record: record('latency:hour'),
       unit: 'short',
-      help: 'An hour with at least 50 requests: mean seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
+      help: 'An hour with enough requests: mean seconds, or the share beyond a boundary. Not of whole requests: they take as long as their '
             + 'answers.',
       // A boundary that nobody exceeds tells nothing more where few exceed a lower one.
       expr: |||
         (avg_over_time(%(latency)s[%(hour)s]) or %(beyond)s > 0 or %(beyond)s unless on (%(level)s) (%(beyond)s > 0 < 0.05))
-        and on (%(level)s) %(requests)s >= 50
+        and on (%(level)s) %(requests)s >= %(least)d
       ||| % {
         latency: of(s.latency, ['stat="mean"', 'sli!="e2e"']),
         hour: w(60),
         beyond: 'avg_over_time(%s[%s])' % [of(s.beyond), w(60)],
         level: level,
         requests: of(s.requests),
+        least: config.history.requests,
       },
     },
     latency_usual: {
       record: record('latency:usual'),
       unit: 'short',
-      help: 'A slow but usual hour of the last week, once there are %d hours.' % config.min_history_hours,
-      expr: usual(s.latency_hour.record, 'max', '0.75'),
+      help: 'A slow but usual hour of the last week, once there are %d hours.' % config.history.hours,
+      expr: usual(s.latency_hour.record, 'max', number(config.history.quantile)),
     },
     acceptance_hour: {
       record: record('acceptance:hour'),
       unit: 'short',
-      help: 'Acceptance rate and length of an hour with at least 500 drafts.',
-      local hour(signal) = 'avg_over_time(%s[%s]) and %s >= 500' % [of(signal), w(60), of(s.drafts)],
+      help: 'Acceptance rate and length of an hour with enough drafts.',
+      local hour(signal) = 'avg_over_time(%s[%s]) and %s >= %d' % [of(signal), w(60), of(s.drafts), config.history.drafts],
       by: [{ labels: { what: 'ratio' }, expr: hour(s.acceptance) }, { labels: { what: 'length' }, expr: hour(s.length) }],
     },
     acceptance_usual_hour: {

@@ -48,7 +48,7 @@ function(config, s, series)
       severity: 'warning',
       wait: 2,
       keep: 5,
-      expr: '%s == 0\nand %s >= 1' % [s.drafts.record, s.tokens.record],
+      expr: '%s == 0\nand %s >= %s' % [s.drafts.record, s.tokens.record, number(config.min_tokens)],
       summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
       description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
       impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
@@ -96,12 +96,13 @@ function(config, s, series)
       keep: 10,
       // An exporter of before knows one break-even for all loads and lengths: there, a step of 2.5 tokens is no ticket.
       expr: |||
-        %(rate)s < 0.95 * %(min)s
+        %(rate)s < %(margin)s * %(min)s
         and quantile_over_time(0.5, %(now)s[%(half)s]) < %(min)s
         and %(enough)s%(unless_it_pays)s%(by_load)s
       ||| % {
         by_load: if vllm then '' else '\nand on (%s) (%s < 2.5 or %s)' % [level, s.length.record, series.family('specdec_policy_acceptance_ratio_watch')],
         rate: s.acceptance.record,
+        margin: number(config.low.break_even),
         min: s.acceptance_min.record,
         now: s.acceptance_now.record,
         half: w(30),
@@ -121,17 +122,18 @@ function(config, s, series)
       expr: |||
         %(rate)s < ignoring (what) %(fell)s * %(usual)s
         and %(now)s < ignoring (what) %(nearly)s * %(usual)s
-        unless %(length)s > ignoring (what) 0.95 * %(usual_length)s
+        unless %(length)s > ignoring (what) %(shorter)s * %(usual_length)s
         and %(enough)s
         unless %(requests)s < %(few)d%(other)s
       ||| % {
         rate: s.acceptance.record,
         now: s.acceptance_now.record,
-        fell: number(config.acceptance_fell),
-        nearly: number(config.acceptance_fell + 0.05),
+        fell: number(config.low.usual),
+        nearly: number(config.low.usual + 0.05),
         usual: usual('ratio'),
         length: s.length.record,
         usual_length: usual('length'),
+        shorter: number(config.low.usual_length),
         enough: enough,
         requests: s.requests.record,
         few: config.min_drafts / 50,
@@ -147,7 +149,7 @@ function(config, s, series)
       severity: 'info',
       wait: 5,
       keep: 10,
-      expr: '%s < %s\nand %s' % [s.acceptance.record, number(0.95 * config.acceptance.flag), enough],
+      expr: '%s < %s\nand %s' % [s.acceptance.record, number(config.low.break_even * config.acceptance.flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
       description: facts,
       impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
@@ -173,8 +175,9 @@ function(config, s, series)
       reason: 'no_drafts',
       wait: 30,
       expr: '%s\nand on (%s) %s' % [
-        series.by('max', replica, '%s > 1 unless %s > 0' % [
+        series.by('max', replica, '%s > %s unless %s > 0' % [
           promql.range('rate', series.of('generation_tokens'), w(30)),
+          number(config.min_tokens),
           promql.range('increase', series.of('drafts'), w(30)),
         ]),
         level,

@@ -94,18 +94,19 @@ function(config, s, series)
           or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 0.9 * %(ratio)s{sli="tpot"}
         )
         and %(requests)s
-        and %(settled)s >= 0.5
+        and %(settled)s >= %(least_settled)s
         and %(drafts)s > 0
       ||| % {
         level: level,
         ratio: s.ratio.record,
-        slower: number(config.slower_ratio),
-        now_slower: number(config.slower_ratio_now),
+        slower: number(config.slower.ratio),
+        now_slower: number(config.slower.now),
         now: s.ratio_now.record,
         tail: s.tail.record,
         tail_page: number(config.tail.page),
         requests: requests,
         settled: s.settled.record,
+        least_settled: number(config.slower.settled),
         drafts: s.drafts.record,
       },
       summary: '%s is much slower: a token takes %s times as long as at baseline%s.' % [
@@ -118,27 +119,29 @@ function(config, s, series)
     slower {
       severity: 'warning',
       wait: 15,
-      // By chance, few requests are slow. Beyond a boundary, fewer than 8 of them say nothing.
+      // By chance, few requests are slow. Beyond a boundary, a few of them say nothing.
       expr: |||
         max by (%(level)s) (
-          %(ratio)s{stat="mean"} > on (%(level)s) group_left () clamp_min(1 + 4 / sqrt(%(requests)s >= 30), %(ticket)s)
-          or on (%(level)s) %(tail)s > clamp_min(8 / %(requests)s, %(tail_ticket)s)
+          %(ratio)s{stat="mean"} > on (%(level)s) group_left () clamp_min(1 + %(chance)d / sqrt(%(requests)s >= 30), %(ticket)s)
+          or on (%(level)s) %(tail)s > clamp_min(%(few)d / %(requests)s, %(tail_ticket)s)
         )
         and %(drafts)s > 0
       ||| % {
         level: level,
         ratio: s.ratio.record,
         requests: s.requests.record,
-        ticket: number(config.slower_ratio),
+        ticket: number(config.slower.ratio),
         tail: s.tail.record,
         tail_ticket: number(config.tail.ticket),
+        chance: config.slower.chance,
+        few: config.slower.tail_requests,
         drafts: s.drafts.record,
       },
       summary: '%s is slower than at baseline: %s.' % [
         text.model,
         local most = 'topk(1, %s{%%s, stat="mean"})' % s.ratio.record;
         text.where(
-          '%s > %s' % [most, number(config.slower_ratio)],
+          '%s > %s' % [most, number(config.slower.ratio)],
           '%s takes %s times as long' % [
             '{{ with printf "%s" $s | query }}{{ if eq (. | first | label "sli") "ttft" }}the first token{{ else }}a token{{ end }}{{ end }}'
             % std.strReplace(most, '"', '\\"'),

@@ -82,12 +82,13 @@ function(config, s, series)
       severity: 'warning',
       expr: series.by('max', service, |||
         %(restarts)s >= %(times)d and %(lately)s > 0
-        or %(falls)s >= %(times)d and %(readable)s < 0.9%(vllm)s
+        or %(falls)s >= %(times)d and %(readable)s < %(least)s%(vllm)s
       ||| % {
         restarts: restarts(180),
         lately: restarts(60),
         times: config.restarts.times,
         falls: falls(180),
+        least: promql.number(1 - config.restarts.unread),
         readable: promql.range('avg_over_time', series.own_up, w(60)),
         vllm: if vllm then ' and on (%s) last_over_time(%s[%s])' % [config.target, tokens, w(60)] else '',
       }),
@@ -180,10 +181,10 @@ function(config, s, series)
         %(held)s
         and on (%(level)s) (
           %(rate)s == 0
-          and sum_over_time((%(rate)s >= bool 1)[%(hours)s:%(five)s]) >= 12
-          and changes((%(rate)s >= bool 1)[%(hours)s:%(five)s]) == 1
+          and sum_over_time((%(rate)s >= bool %(least)s)[%(hours)s:%(five)s]) >= 12
+          and changes((%(rate)s >= bool %(least)s)[%(hours)s:%(five)s]) == 1
         )
-      ||| % { held: engines(held('running')), level: config.level, rate: rate, hours: w(180), five: w(5) },
+      ||| % { held: engines(held('running')), level: config.level, rate: rate, least: promql.number(config.min_tokens), hours: w(180), five: w(5) },
       description: 'The whole service was busy for an hour, stopped at once, and has generated no token for %s.' % w(10),
     }),
   ]

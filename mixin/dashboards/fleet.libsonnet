@@ -52,7 +52,7 @@ function(config, common)
             ['Acceptance', q.record('acceptance'), { decimals: 0, 'custom.width': 98 }],
             ['Break-even', q.record('acceptance_min'), { decimals: 0, 'custom.width': 94 }],
             ['TPOT', q.record('latency', mean), narrow],
-            ['Of baseline', q.record('ratio', mean), { decimals: 0, 'custom.width': 94 } + common.colored([[config.slower_ratio, 'red']])],
+            ['Of baseline', q.record('ratio', mean), { decimals: 0, 'custom.width': 94 } + common.colored([[config.slower.ratio, 'red']])],
             [null, q.record('ratio', mean), {}, level + ['source']],
             ['Tokens', q.record('tokens'), narrow { decimals: 0 }],
             ['Readable', q.record('up'), narrow { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' } }, service],

@@ -88,7 +88,7 @@ function(config, common)
       about: 'Above the line, the mean raises an alert.',
       overrides: [],
       w: if exporter then 6 else 8,
-    } + common.limit(config.slower_ratio)),
+    } + common.limit(config.slower.ratio)),
   ], open=true);
 
   local pays = g.row('Does it pay?', [
