@@ -26,10 +26,6 @@ ALWAYS_THERE = {"alertname", "severity", "component"}
 OF_PROMETHEUS = {
     "up": "gauge",
     "ALERTS": "gauge",
-    "prometheus_rule_group_last_duration_seconds": "gauge",
-    "prometheus_rule_group_interval_seconds": "gauge",
-    "prometheus_rule_group_iterations_missed_total": "counter",
-    "prometheus_rule_evaluation_failures_total": "counter",
 }
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 

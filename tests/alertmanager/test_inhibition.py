@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,6 @@ async def test_a_real_alertmanager_silences_what_the_rules_say(release: Release,
                     {**PACK[one].example, "inference_service": f"{source} {target} {bare}"} for one in (source, target)
                 ]
                 posted += [{k: v for k, v in one.items() if not bare or k not in SERVICE[:2]} for one in own]
-    async with receiver() as taking:
-        example = document("alertmanager.yaml")
-        lead_to(taking, example)
-        async with alertmanager(release.server, example, tmp_path) as server:
-            await server.post(*posted)
-            found = {str(sorted(labels.items())): silent for labels, silent in await server.inhibited()}
-
     services: dict[str, list[dict[str, str]]] = {}
     for labels in posted:
         services.setdefault(labels["inference_service"], []).append(labels)
@@ -108,5 +102,18 @@ async def test_a_real_alertmanager_silences_what_the_rules_say(release: Release,
         for beside in services.values()
         for labels in beside
     }
+    found: dict[str, bool] = {}
+    async with receiver() as taking:
+        example = document("alertmanager.yaml")
+        lead_to(taking, example)
+        async with alertmanager(release.server, example, tmp_path) as server:
+            await server.post(*posted)
+            # What silences may be known a moment after what is silenced.
+            for _ in range(50):
+                found = {str(sorted(labels.items())): silent for labels, silent in await server.inhibited()}
+                if found == expected:
+                    break
+                await asyncio.sleep(0.2)
+
     assert found == expected
     assert sum(found.values()) >= 2 * sum(map(len, SILENCED.values()))
