@@ -54,6 +54,6 @@ function(config, s, series)
            ],
            description: 'The reason is {{ $labels.reason }}. The runbook says what it spoils.',
            impact: 'Alerts and verdicts that use these figures may be wrong, or missing.',
-           action: 'Look up {{ $labels.reason }} in the runbook: its row says what to do.',
+           action: 'Look the reason up in the runbook: its row says what to do.',
          },
        ])

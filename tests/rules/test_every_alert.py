@@ -13,7 +13,7 @@ import pytest
 
 from alertmanager.catalogue import FRAGMENT, document
 from alertmanager.inhibition import inhibited
-from promtool import Promtool, promtool
+from promtool import promtool
 from rules.conftest import rendered
 from rules.scenario import (
     CONTROL,
@@ -184,11 +184,12 @@ def test_every_alert_is_delivered_once(source: Source, tmp_path: Path) -> None:
     assert wrong == {}
 
 
-def test_what_is_said(promtool: Promtool, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_what_is_said(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """By one release: Prometheus 3 leaves out one edge of a window, so that it counts other restarts."""
     cases = [(200, Case(name=alert, series=series)) for alert, series in incidents("exporter").items()]
     lines: list[str] = []
     for (_, case), alerts in zip(
-        cases, Pack(promtool, rendered("exporter"), tmp_path).fired(*cases, every=EVERY), strict=True
+        cases, Pack(promtool(), rendered("exporter"), tmp_path).fired(*cases, every=EVERY), strict=True
     ):
         lines += [f"# {case.name}"]
         for one in alerts:
