@@ -5,6 +5,6 @@ test-fleet: $(VENV)/.dev fleet-tools ## The rules on Prometheus, VictoriaMetrics
 	@tests/debian.sh prometheus prometheus-alertmanager
 	$(BIN)/pytest --numprocesses 0 -p no:cacheprovider tests/fleet $(ARGS)
 
-bench-fleet: $(VENV)/.dev fleet-tools ## What a fleet costs each engine, and the layer above ten shards: an hour; ARGS=--record writes docs/scale.md
+bench-fleet: $(VENV)/.dev fleet-tools ## What a fleet costs each engine: an hour; ARGS=--record writes docs/scale.md
 	@tests/debian.sh prometheus
 	$(BIN)/python tests/bench/fleet_cost.py $(ARGS)

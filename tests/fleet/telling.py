@@ -52,7 +52,7 @@ class Seen:
     behind: float = 0.0  # seconds between the newest record and the last evaluation
     slow_phases: set[float] = dataclasses.field(default_factory=set)  # of the times of a slow group's records
     late: str = ""  # the complaint about a sample that comes late
-    verdicts: dict[str, float] = dataclasses.field(default_factory=dict)
+    tokens: dict[str, float] = dataclasses.field(default_factory=dict)
     labels: int = 0  # of the series with most of them
     many_labels: str = ""  # the complaint about a series with 50 labels
     many_labels_kept: bool | None = None
@@ -138,8 +138,8 @@ class Witness:
             seen.first[name] = min(at for samples in found.values() for at, _ in samples)
         slow = await engine.samples(f"{SLOW_RECORD}[{int(time.time() - now)}s]", time.time())
         seen.slow_phases = {at % SLOW_SECONDS for samples in slow.values() for at, _ in samples}
-        verdicts = await engine.query("inference_service:specdec_verdict:enum", time.time())
-        seen.verdicts = {dict(labels)["inference_service"]: value for labels, value in verdicts.items()}
+        tokens = await engine.query("inference_service:specdec_generation_tokens:rate5m", time.time())
+        seen.tokens = {dict(labels)["inference_service"]: value for labels, value in tokens.items()}
         seen.labels = max(
             map(len, await engine.query('{__name__=~"(inference_service:|ALERTS|specdec_).*"}', time.time()))
         )

@@ -70,8 +70,8 @@ def test_a_predictor_that_is_down_is_told_within_nine_minutes(seen: Seen) -> Non
     assert 5 * MINUTE < seen.seconds_until_down() < 9 * MINUTE
 
 
-def test_it_has_a_verdict_for_each_service_that_answers(seen: Seen) -> None:
-    assert seen.verdicts.keys() == PHASES.keys()
+def test_it_has_a_record_of_each_service_that_answers(seen: Seen) -> None:
+    assert seen.tokens.keys() == PHASES.keys()
 
 
 def test_an_alert_outlasts_its_cause(seen: Seen) -> None:
