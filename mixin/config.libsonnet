@@ -48,23 +48,25 @@ local promql = import 'promql.libsonnet';
     // A service that generates fewer tokens a second is idle.
     min_tokens: 1,
 
-    // The acceptance rate is low below this share of break-even, or of what is usual; the length, of what is usual.
-    low: { break_even: 0.95, usual: 0.85, usual_length: 0.95 },
+    // The acceptance rate is low below this share of break-even, or of what is usual; the length, of what is usual. A fall needs so
+    // many requests. Where exporters say no levels by load, a step of so many tokens is not low.
+    low: { break_even: 0.95, usual: 0.85, usual_length: 0.95, requests: 20, length: 2.5 },
 
     // History is a baseline after so many hours with at least so many requests or drafts. The higher the quantile, the slower is
     // the hour of the week that is usual.
     history: { hours: 24, requests: 50, drafts: 500, quantile: 0.75 },
 
     // How many times as slow as its baseline a service is: on average over 30 minutes, and over 5 minutes for a page. By chance,
-    // the mean of n requests may be `chance` / sqrt(n) above, and fewer than `tail_requests` beyond a boundary say nothing. A page
-    // needs this share of engines that have run for 20 minutes.
-    slower: { ratio: 1.2, now: 1.3, chance: 4, tail_requests: 8, settled: 0.5 },
+    // the mean of n requests may be `chance` / sqrt(n) above, of `requests` at least, and fewer than `tail_requests` beyond a boundary
+    // say nothing. A page needs this share of engines that have run for 20 minutes; for its tail, the last 5 minutes may be no
+    // faster than `lasting` of the 30.
+    slower: { ratio: 1.2, now: 1.3, chance: 4, requests: 30, tail_requests: 8, settled: 0.5, lasting: 0.9 },
 
     // A baseline file says nothing about more than this many times the load of its recording.
     baseline_load_max: 1.3,
 
-    // A replica accepts this much less than the others, or takes this many times as long.
-    outlier: { acceptance: 0.2, latency: 1.5 },
+    // A replica accepts this much less than the others, or takes this many times as long, over so many requests.
+    outlier: { acceptance: 0.2, latency: 1.5, requests: 50 },
 
     // Too much load: KV cache in use while requests are preempted; or requests waiting in a batch that is larger than this.
     load: { kv_cache: 0.9, waiting: 1, running: 32 },

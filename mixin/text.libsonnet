@@ -32,7 +32,8 @@ local promql = import 'promql.libsonnet';
   label(query, label, of='s'):
     '{{ with printf "%s" $%s | query }}{{ . | first | label "%s" }}{{ end }}' % [std.strReplace(query, '"', '\\"'), of, label],
 
-  // `spec`: alert, severity, reason, expr, wait and keep (minutes), summary, description, impact, action, by (labels of the link).
+  // `spec`: alert, severity, reason, expr, wait and keep (minutes), summary, description, impact, action; by_model:
+  // false where the alert is of a service, whatever model it serves.
   alert(config, spec)::
     local own = { wait: 0, keep: 0, labels: {} } + spec;
     local matchers(labels) = std.join(', ', [label + '=%q' for label in labels]);

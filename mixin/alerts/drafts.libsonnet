@@ -100,7 +100,12 @@ function(config, s, series)
         and quantile_over_time(0.5, %(now)s[%(half)s]) < %(min)s
         and %(enough)s%(unless_it_pays)s%(by_load)s
       ||| % {
-        by_load: if vllm then '' else '\nand on (%s) (%s < 2.5 or %s)' % [level, s.length.record, series.family('specdec_policy_acceptance_ratio_watch')],
+        by_load: if vllm then '' else '\nand on (%s) (%s < %s or %s)' % [
+          level,
+          s.length.record,
+          number(config.low.length),
+          series.family('specdec_policy_acceptance_ratio_watch'),
+        ],
         rate: s.acceptance.record,
         margin: number(config.low.break_even),
         min: s.acceptance_min.record,
@@ -136,8 +141,8 @@ function(config, s, series)
         shorter: number(config.low.usual_length),
         enough: enough,
         requests: s.requests.record,
-        few: config.min_drafts / 50,
-        other: if vllm then '' else '\nunless on (%s) specdec_data_problem{reason="baseline_other_method"}' % config.service,
+        few: config.low.requests,
+        other: if vllm then '' else '\nunless on (%s) %s' % [config.service, series.family('specdec_data_problem', ['reason="baseline_other_method"'])],
       },
       summary: '%s accepts %s of its draft tokens; usually %s.' % [text.model, text.value(text.percent), usually],
       description: facts,
@@ -194,7 +199,7 @@ function(config, s, series)
         %(own)s
         > on (%(level)s) group_left () (%(mean)s * ignoring (sli, stat) (%(times)s / (1 + %(part)s / (%(engines)s > 1))))
       ||| % {
-        own: ofReplica('tpot', 'tpot', 50, 20, ['_sum', '_count']),
+        own: ofReplica('tpot', 'tpot', config.outlier.requests, 20, ['_sum', '_count']),
         level: level,
         times: number(config.outlier.latency),
         part: number(config.outlier.latency - 1),

@@ -91,7 +91,7 @@ function(config, s, series)
       expr: |||
         max by (%(level)s) (
           %(ratio)s{sli="tpot", stat="mean"} > %(slower)s and %(now)s > %(now_slower)s
-          or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > 0.9 * %(ratio)s{sli="tpot"}
+          or on (%(level)s) %(tail)s > %(tail_page)s and on (%(level)s) %(now)s > %(lasting)s * %(ratio)s{sli="tpot"}
         )
         and %(requests)s
         and %(settled)s >= %(least_settled)s
@@ -102,6 +102,7 @@ function(config, s, series)
         slower: number(config.slower.ratio),
         now_slower: number(config.slower.now),
         now: s.ratio_now.record,
+        lasting: number(config.slower.lasting),
         tail: s.tail.record,
         tail_page: number(config.tail.page),
         requests: requests,
@@ -122,7 +123,7 @@ function(config, s, series)
       // By chance, few requests are slow. Beyond a boundary, a few of them say nothing.
       expr: |||
         max by (%(level)s) (
-          %(ratio)s{stat="mean"} > on (%(level)s) group_left () clamp_min(1 + %(chance)d / sqrt(%(requests)s >= 30), %(ticket)s)
+          %(ratio)s{stat="mean"} > on (%(level)s) group_left () clamp_min(1 + %(chance)d / sqrt(%(requests)s >= %(least)d), %(ticket)s)
           or on (%(level)s) %(tail)s > clamp_min(%(few)d / %(requests)s, %(tail_ticket)s)
         )
         and %(drafts)s > 0
@@ -130,6 +131,7 @@ function(config, s, series)
         level: level,
         ratio: s.ratio.record,
         requests: s.requests.record,
+        least: config.slower.requests,
         ticket: number(config.slower.ratio),
         tail: s.tail.record,
         tail_ticket: number(config.tail.ticket),
