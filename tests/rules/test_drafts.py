@@ -237,8 +237,8 @@ def test_a_fall_below_the_baseline_file(pack: Pack) -> None:
     minutes, worse = 240, Phase(minutes=240, curve=WORSE)
     fallen = throughout(range(44, minutes - 4, 8), FELL)
 
-    def against(*phases: Phase, counted: bool = True, **more: float) -> list[Series]:
-        return service(*phases, families=("tpot",) * counted, **more) + file(minutes, 0.72, 3.16)  # type: ignore[arg-type]
+    def against(*phases: Phase, counted: bool = True, **more: Any) -> list[Series]:
+        return service(*phases, families=("tpot",) * counted, **more) + file(minutes, 0.72, 3.16)
 
     def of_few(requests: float) -> Phase:  # 1800 drafts
         return but(worse, drafts_per_minute=60, requests_per_minute=requests)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,8 @@ def incident(*phases: Phase, mended: int = MENDED) -> tuple[Phase, ...]:
     return Phase(minutes=ONSET, curve=HEALTHY), *phases * rounds, Phase(minutes=MINUTES - mended, curve=HEALTHY)
 
 
-def during(minutes: int = MENDED - ONSET, **different: object) -> Phase:
-    return dataclasses.replace(Phase(minutes=minutes, curve=HEALTHY), **different)  # type: ignore[arg-type]
+def during(minutes: int = MENDED - ONSET, **different: Any) -> Phase:
+    return dataclasses.replace(Phase(minutes=minutes, curve=HEALTHY), **different)
 
 
 def incidents(source: Source) -> Mapping[str, list[Series]]:
@@ -62,8 +63,8 @@ def incidents(source: Source) -> Mapping[str, list[Series]]:
     halted = {"drafts_per_minute": 0, "requests_per_minute": 0, "running": 8}
     tpot = STEADY["tpot"]
 
-    def one(*phases: Phase, **more: object) -> list[Series]:
-        return service(*phases, source=source, **more)  # type: ignore[arg-type]
+    def one(*phases: Phase, **more: Any) -> list[Series]:
+        return service(*phases, source=source, **more)
 
     def beside_control(*phases: Phase) -> list[Series]:
         control = one(well, families=("tpot", "ttft"), speculative=False, labels=CONTROL)

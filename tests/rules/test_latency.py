@@ -1,13 +1,13 @@
-"""Latency against history, a baseline file and a live control; what speculation gives; and load."""
+"""Latency against history, a baseline file and a live control."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from bench.alert_times import ONSET, rolled_out_and_back
 from rules.scenario import (
     CONTROL,
     NOWHERE,
@@ -18,8 +18,6 @@ from rules.scenario import (
     Phase,
     Series,
     Shares,
-    Source,
-    measured,
     pinned,
     replica,
     service,
@@ -46,18 +44,18 @@ def late(sli: str, shares: Shares) -> Mapping[str, Shares]:
     return {**STEADY, sli: shares}
 
 
-def all_slower(times: float, minutes: int = 120, **more: object) -> Phase:
+def all_slower(times: float, minutes: int = 120, **more: Any) -> Phase:
     """Decoding and whole requests, not the first token."""
     latency = {sli: slower(shares, times) if sli != "ttft" else shares for sli, shares in STEADY.items()}
-    return Phase(minutes=minutes, latency=latency, **more)  # type: ignore[arg-type]
+    return Phase(minutes=minutes, latency=latency, **more)
 
 
 # --- Against the last week --------------------------------------------------------------------------------------------
 
 
 def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
-    def then(shares: Shares, **more: float) -> Phase:
-        return Phase(minutes=70, latency=late("tpot", shares), **more)  # type: ignore[arg-type]
+    def then(shares: Shares, **more: Any) -> Phase:
+        return Phase(minutes=70, latency=late("tpot", shares), **more)
 
     quarter, tail = slower(STEADY["tpot"], 1.25), with_tail(STEADY["tpot"], 0.09, 0.03)
     pack.run(
@@ -103,7 +101,7 @@ def test_the_body_and_the_tail_against_history(pack: Pack) -> None:
 
 
 def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
-    few = {"requests_per_minute": 5.0}
+    few: dict[str, Any] = {"requests_per_minute": 5.0}
     one_of_four = [
         each for n in range(1, 4) for each in service(NORMAL, all_slower(1.6), families=SLIS, labels=replica(n))
     ]
@@ -136,12 +134,12 @@ def test_everybody_slower_is_one_page_soon(pack: Pack) -> None:
         ),
         Case(
             name="150 requests in 30 minutes, 3 times",
-            series=service(dataclasses.replace(NORMAL, **few), all_slower(3, **few), families=SLIS),  # type: ignore[arg-type]
+            series=service(dataclasses.replace(NORMAL, **few), all_slower(3, **few), families=SLIS),
             firing={180: QUIET, 240: {SLOW}},
         ),
         Case(
             name="150 requests in 30 minutes, as ever",
-            series=service(Phase(minutes=300, **few), families=SLIS),  # type: ignore[arg-type]
+            series=service(Phase(minutes=300, **few), families=SLIS),
             firing={180: QUIET, 240: QUIET},
         ),
         every=1,
@@ -176,9 +174,9 @@ def test_where_no_token_is_slower_nobody_is_woken(pack: Pack) -> None:
 
 
 def test_a_start_is_not_a_regression(pack: Pack) -> None:
-    cold = {"latency": late("tpot", slower(STEADY["tpot"], 2.0)), "restart": True}
-    rolled = Phase(minutes=2, up=False), Phase(minutes=8, **cold)  # type: ignore[arg-type]
-    loading = Phase(minutes=18, up=False), Phase(minutes=12, **cold)  # type: ignore[arg-type]
+    cold: dict[str, Any] = {"latency": late("tpot", slower(STEADY["tpot"], 2.0)), "restart": True}
+    rolled = Phase(minutes=2, up=False), Phase(minutes=8, **cold)
+    loading = Phase(minutes=18, up=False), Phase(minutes=12, **cold)
     never = dict.fromkeys(range(184, 268, 4), QUIET)
     pages = pack.alone("SpecDecodeP99Regression")
     both = service(NORMAL, *rolled, Phase(minutes=80), families=SLIS)
@@ -187,7 +185,7 @@ def test_a_start_is_not_a_regression(pack: Pack) -> None:
         Case(name="two replicas, one after the other", series=both, firing=never),
         Case(
             name="slow for 8 minutes",
-            series=service(NORMAL, Phase(minutes=8, **cold), Phase(minutes=82), families=SLIS),  # type: ignore[arg-type]
+            series=service(NORMAL, Phase(minutes=8, **cold), Phase(minutes=82), families=SLIS),
             firing=dict.fromkeys((185, 190, 195, 225), QUIET),
         ),
         Case(name="a load of 18 minutes", series=service(NORMAL, *loading, Phase(minutes=60), families=SLIS)),
@@ -224,13 +222,13 @@ PEAK = with_tail(slower(USUAL, 1.5), 0.12, 0.15)
 PEAK_HOURS = range(9, 12)
 
 
-def hours(tpot: Iterable[Shares], **more: object) -> list[Series]:
+def hours(tpot: Iterable[Shares], **more: Any) -> list[Series]:
     """A service by its time per output token, hour by hour: 3,600 requests in each."""
     phases = [
         Phase(minutes=60 // STEP, latency={"tpot": shares}, requests_per_minute=900, drafts_per_minute=9000)
         for shares in tpot
     ]
-    return service(*phases, families=("tpot",), **more)  # type: ignore[arg-type]
+    return service(*phases, families=("tpot",), **more)
 
 
 def days(count: int, peak: Shares = USUAL) -> Iterator[Shares]:
@@ -371,87 +369,3 @@ def test_against_a_live_control(pack: Pack) -> None:
         ),
         every=EVERY,
     )
-
-
-# --- Does speculation help? -------------------------------------------------------------------------------------------
-
-FLAT = {"tpot": ((0.02, 1.0),), "ttft": STEADY["ttft"]}
-MINUTES = 100
-
-
-def drafting(requests_per_minute: float = 60.0) -> list[Series]:
-    phase = Phase(minutes=MINUTES, requests_per_minute=requests_per_minute, latency=FLAT)
-    return service(phase, families=("tpot", "ttft"))
-
-
-def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
-    few = service(Phase(minutes=MINUTES, drafts_per_minute=20, latency=FLAT), families=("tpot",))
-    pack.run(
-        Case(
-            name="at like load",
-            series=drafting() + measured(MINUTES, 0.8, (0.75, 0.86), break_even=0.95),
-            firing={8: QUIET, 50: {HARM}, 95: {HARM, LOSS}},
-        ),
-        Case(name="without bounds", series=drafting() + measured(MINUTES, 0.8), firing={50: {HARM}}),
-        Case(
-            name="perhaps",
-            series=drafting() + measured(MINUTES, 0.8, (0.6, 1.1)),
-            firing=dict.fromkeys(range(10, MINUTES, 5), QUIET),
-        ),
-        Case(
-            name="a small loss",
-            series=drafting() + measured(MINUTES, 0.95, (0.92, 0.98)),
-            firing={60: QUIET, 95: {LOSS}},
-        ),
-        Case(name="hardly any drafts", series=few + measured(MINUTES, 0.8), firing={95: QUIET}),
-        Case(
-            name="of two replicas, the mean",
-            series=[
-                *drafting(),
-                *measured(MINUTES, 1.7, (1.5, 1.9)),
-                *measured(MINUTES, 1.5, (1.3, 1.7), labels=SECOND),
-            ],
-            values={60: {"inference_service:specdec_speedup:ratio30m": 1.6}},
-        ),
-        every=EVERY,
-    )
-
-
-def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(pack: Pack) -> None:
-    """The old pod's speed-up hides nothing: it is in the window for long."""
-    worse, much_worse = (Case(name=f"{gain}x", series=rolled_out_and_back(gain)) for gain in (0.75, 0.5))
-    found = pack.firing(worse, much_worse, minutes=range(ONSET, ONSET + 50, 2), every=2)
-
-    for by_minute in found.values():
-        pages = {
-            minute: {alert["alertname"] for alert in alerts if alert["severity"] == "critical"}
-            for minute, alerts in by_minute.items()
-        }
-        first = min(minute for minute, names in pages.items() if names)
-        assert first <= ONSET + 22
-        assert all("SpecDecodeHarmful" in names for minute, names in pages.items() if minute >= first)
-
-
-# --- Does the load fit? -----------------------------------------------------------------------------------------------
-
-
-def test_load(either_pack: Pack, source: Source) -> None:
-    def case(name: str, reason: str, more: Iterable[Series] = (), *, speculative: bool = True, **phase: float) -> Case:
-        one = Phase(minutes=90, **{"kv_cache": 0.5, **phase})  # type: ignore[arg-type]
-        found = {f"SpecDecodeLoadTooHigh warning {reason}"} if reason else QUIET
-        return Case(
-            name=name, series=[*service(one, source=source, speculative=speculative), *more], firing={85: found}
-        )
-
-    cases = [
-        case("a queue before a large batch", "queue", running=40, waiting=6),
-        case("a queue before a small batch", "", running=20, waiting=6),
-        case("a large batch without a queue", "", running=40, waiting=0.5),
-        case("full and preempted", "kv_cache", kv_cache=0.95, preemptions_per_minute=1),
-        case("full", "", kv_cache=0.95),
-        case("preempted", "", kv_cache=0.8, preemptions_per_minute=1),
-        case("without drafts", "", speculative=False, kv_cache=0.95, preemptions_per_minute=1, running=40, waiting=6),
-    ]
-    if source == "exporter":
-        cases.append(case("a queue, and drafts pay", "", measured(90, 1.2, (1.1, 1.3)), running=40, waiting=6))
-    either_pack.alone("SpecDecodeLoadTooHigh").run(*cases, every=EVERY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,12 +25,12 @@ OF_LINE = Counts(drafts=5, draft_tokens=15, accepted_tokens=9, accepted_per_posi
 
 def old(version: str) -> Snapshot:
     """What the metrics of these releases have of drafts that there were."""
-    counts: dict[str, dict[str, float]] = {
+    counts: dict[str, dict[str, Any]] = {
         "0.8.2": {},
         "0.8.4": {"draft_tokens": 900.0, "accepted_tokens": 400.0},
         "v0": {"draft_tokens": 90_000.0, "accepted_tokens": 40_000.0, "lifetime_acceptance_ratio": 0.45},
     }
-    one = EngineSnapshot(model_name="tiny", engine="0", generation_tokens=500.0, **counts[version])  # type: ignore[arg-type]
+    one = EngineSnapshot(model_name="tiny", engine="0", generation_tokens=500.0, **counts[version])
     return Snapshot(engines=(one,), engine_generation="v0" if version == "v0" else "v1", stats_present=True)
 
 
