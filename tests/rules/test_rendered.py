@@ -21,6 +21,7 @@ from fieldtools import run
 from promtool import REPOSITORY
 from rules.conftest import RENDERED
 from rules.scenario import evaluated
+from specdec_exporter.serving.problems import PROBLEMS
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
 ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "dashboard_url"}
@@ -157,6 +158,13 @@ def test_names_of_vllm_appear_only_in_one_source_file() -> None:
         if "spec_decode_num" in path.read_text(encoding="utf-8")
     }
     assert speaking == {"series.libsonnet"}
+
+
+def test_each_problem_that_an_exporter_sees_is_said_in_words() -> None:
+    (rule,) = (each for each in alerts_of("specdec.rules.yaml") if "specdec_data_problem" in each["expr"][:80])
+    said = set(re.findall(r'eq \$labels\.reason "(\w+)"', rule["annotations"]["summary"]))
+
+    assert said == {*PROBLEMS, "baselines_differ"}
 
 
 # --- As a mixin -------------------------------------------------------------------------------------------------------
