@@ -32,7 +32,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@touch $@
 
 $(TOOLS)/.test: tests/debian.sh
-	tests/debian.sh promtool prometheus prometheus-alertmanager vmagent vmalert chromedriver logrotate
+	tests/debian.sh promtool prometheus prometheus-alertmanager vmagent vmalert jsonnet chromedriver logrotate
 	@mkdir -p $(TOOLS) && touch $@
 
 # The demo renders its rules when it starts, with the jsonnet of the developers' lock file and none of its other packages.

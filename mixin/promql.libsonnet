@@ -9,8 +9,11 @@
     else if seconds % 60 == 0 then '%dm' % (seconds / 60)
     else '%ds' % seconds,
 
-  // A number as people write it: 0.65, not the 0.65000000000000002 that jsonnet prints.
-  number(x): '%.10g' % x,
+  // A number as people write it: 0.65, not the 0.65000000000000002 that jsonnet prints. Before go-jsonnet 0.21, %g knows no 0.
+  number(x): if x == 0 then '0' else '%.10g' % x,
+
+  // 'cluster, namespace' -> ['cluster', 'namespace']. Debian's jsonnet splits at one character only.
+  names(labels): std.split(std.strReplace(labels, ' ', ''), ','),
 
   // Matchers in braces. Empty matchers and empty braces are left out.
   braces(matchers):

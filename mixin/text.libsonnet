@@ -41,7 +41,7 @@ local promql = import 'promql.libsonnet';
     local variable(name, labels) =
       if std.length(std.findSubstr('$%s | query' % name, own.summary + own.description)) == 0 then ''
       else '{{ $%s := printf "%s" %s }}' % [name, matchers(labels), values(labels)];
-    local service = std.split(config.service, ', ');
+    local service = promql.names(config.service);
     local variables = { p: variable('p', service), s: variable('s', service + ['model_name']) };
     local withVariables(t) = std.join('', [variables[v] for v in std.objectFields(variables) if std.length(std.findSubstr('$%s | query' % v, t)) > 0]) + t;
     {

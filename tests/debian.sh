@@ -44,6 +44,7 @@ for tool in "$@"; do
         amtool | prometheus-alertmanager) # the server does not start without its default templates
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager
             ;;
+        jsonnet) unpack jsonnet usr/bin/jsonnet ;;
         etcd) unpack etcd-server usr/bin/etcd ;;
         logrotate) apt_install libpopt0 && unpack logrotate usr/sbin/logrotate ;; # the package would bring cron
         svlogd) unpack runit usr/bin/svlogd ;;

@@ -24,6 +24,7 @@ FROM_DEBIAN = {
     "vmagent": "vmagent",
     "vmalert": "vmalert",
     "victoria-metrics": "vmalert",
+    "jsonnet": "jsonnet",
     "chromedriver": "chromedriver",
     "systemd-analyze": "systemd-analyze",
     "buildah": "buildah",

@@ -91,8 +91,10 @@ $(GRAFANA_TOOLS):
 	$(call go_build,grafana) -o $(TOOLS)/bin/dashboard-linter github.com/grafana/dashboard-linter
 	$(call stamp,grafana)
 
+# `jsonnet` is named apart from Debian's, which is the floor.
 $(JSONNET_TOOLS):
-	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnet github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
+	$(call go_build,jsonnet) -o $(TOOLS)/bin/jsonnet-current github.com/google/go-jsonnet/cmd/jsonnet
+	$(call go_build,jsonnet) -o $(TOOLS)/bin/ github.com/google/go-jsonnet/cmd/jsonnetfmt github.com/google/go-jsonnet/cmd/jsonnet-lint
 	$(call stamp,jsonnet)
 
 chart: $(HELM_TOOLS)

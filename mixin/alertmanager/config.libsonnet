@@ -50,11 +50,12 @@
         labels: { 'app.kubernetes.io/name': 'specdec-exporter', 'app.kubernetes.io/component': 'alertmanager' },
       },
 
-      assert std.all([
-        std.member(['slack', 'email', 'pagerduty', 'webhook'], name)
+      assert std.length([
+        name
         for name in alertmanager.chat + alertmanager.pager
-      ]) : 'alertmanager.chat and alertmanager.pager may hold slack, email, pagerduty and webhook, not %s'
-           % [alertmanager.chat + alertmanager.pager],
+        if !std.member(['slack', 'email', 'pagerduty', 'webhook'], name)
+      ]) == 0 : 'alertmanager.chat and alertmanager.pager may hold slack, email, pagerduty and webhook, not %s'
+                % [alertmanager.chat + alertmanager.pager],
     },
   },
 }

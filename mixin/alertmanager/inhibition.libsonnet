@@ -6,11 +6,12 @@
 //   it.
 // - The end of a silenced alert is never told. So a page silences another page only in the group of its own (routing.libsonnet),
 //   which ends with the last of both. Or else an incident would stay open, and swallow the next one.
+local promql = import '../promql.libsonnet';
 local matchers = import 'matchers.libsonnet';
 
 function(config)
-  local service = std.split(config.service, ', ');
-  local level = std.split(config.level, ', ');
+  local service = promql.names(config.service);
+  local level = promql.names(config.level);
   local ours = matchers.equal('component', config.component);
   local page = [ours, matchers.equal('severity', 'critical')];
   local ticket = [ours, matchers.not('severity', 'critical')];

@@ -27,7 +27,7 @@ function(config)
       matchers: [matchers.equal('component', config.component)],
       receiver: $.chat,
       // One message for all tickets of a service.
-      group_by: std.split(config.service, ', '),
+      group_by: promql.names(config.service),
       group_wait: promql.duration(own.group_wait_seconds),
       group_interval: promql.duration(own.group_interval_seconds),
       repeat_interval: repeat('warning'),

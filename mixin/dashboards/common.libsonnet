@@ -1,4 +1,5 @@
 // Shared by all dashboards: variables, annotations, links, words of the verdict, and panels that explain themselves.
+local promql = import '../promql.libsonnet';
 local g = import 'g.libsonnet';
 local queries = import 'queries.libsonnet';
 
@@ -7,8 +8,8 @@ function(config, signals, rules)
   local vllm = config.source == 'vllm';
   local kept(names) = std.join('&', ['${%s:queryparam}' % name for name in names]);
   local runbook(name) = config.runbook_url_prefix + name + '.md';
-  local service = std.split(config.service, ', ');
-  local level = std.split(config.level, ', ');
+  local service = promql.names(config.service);
+  local level = promql.names(config.level);
 
   {
     local common = self,
@@ -166,7 +167,7 @@ function(config, signals, rules)
       local action = rule.annotations.action;
       [
         '^%s/%s/%s$' % [rule.alert, rule.labels.severity, std.get(rule.labels, 'reason', '.*')],
-        if one then action else std.rstripChars(std.split(action, '. ')[0], '.') + '.',
+        if one then action else std.substr(action, 0, std.findSubstr('. ', action + ' ')[0]) + '.',
       ]
       for rule in rules
     ]))),  // those with a reason before those with any

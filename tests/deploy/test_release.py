@@ -135,7 +135,7 @@ def test_the_site_of_mixins_renders_the_mixin(tmp_path: Path) -> None:
     folder = ROOT / entry["subdir"]
 
     def rendered(*arguments: str) -> str:
-        command = [tool("jsonnet"), "-J", "vendor", *arguments]
+        command = [tool("jsonnet-current"), "-J", "vendor", *arguments]
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
 
     for field in ("prometheusAlerts", "prometheusRules"):

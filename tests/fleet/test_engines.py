@@ -127,7 +127,7 @@ def test_mimir_reads_across_tenants_and_bounds_groups(seen: Seen) -> None:
 
 
 def test_vllms_metrics_by_otlp_are_read_or_refused(seen: Seen, traits: Traits) -> None:
-    """The rules for vLLM's own metrics read ``vllm:`` and ``vllm_`` (sources.libsonnet), and no other name."""
+    """The rules for vLLM's own metrics read ``vllm:`` and ``vllm_`` (mixin/series.libsonnet), and no other name."""
     wanted = {"vllm:spec_decode_num_draft_tokens_total", "vllm:num_requests_running"}
     wanted |= {f"vllm:time_to_first_token_seconds_{part}" for part in ("bucket", "sum", "count")}
     found = {re.sub("^vllm[:_]", "vllm:", name) for name in seen.names}
