@@ -13,38 +13,24 @@ from typing import Generic, Literal, Self, TypeVar
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event, PredictorWarning
-from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS, LogFollower
+from specdec_exporter.predictor.sources.follow import ROTATE_WAIT_SECONDS, LogFollower
 from specdec_exporter.serving.logsource import LogSource
 
 Source = TypeVar("Source", bound=LogSource)
 
 
 class LineScanner:
-    """Gives every line as an event; ``config MODEL`` is a configuration, ``hold X`` waits for the next line."""
-
-    def __init__(self) -> None:
-        self._held = b""
+    """Gives every line as an event; ``config MODEL`` is a configuration."""
 
     def scan(self, buffer: bytearray, end: int) -> list[Event]:
         assert buffer[end - 1] == ord("\n")
-        return [event for line in bytes(buffer[:end]).split(b"\n")[:-1] for event in self._line(line)]
+        return [_as_event(line) for line in bytes(buffer[:end]).split(b"\n")[:-1]]
 
     def finish(self, tail: bytes = b"") -> list[Event]:
-        events = self._line(tail) if tail else []
-        if self._held:
-            events += [_as_event(self._held)]
-        self._held = b""
-        return events
+        return [_as_event(tail)] if tail else []
 
     def reset(self) -> None:
-        self._held = b""
-
-    def _line(self, line: bytes) -> list[Event]:
-        line, self._held = self._held + line, b""
-        if line.startswith(b"hold ") and line.count(b" ") == 1:
-            self._held = line + b" "
-            return []
-        return [_as_event(line)]
+        pass
 
 
 def _as_event(line: bytes) -> Event:
@@ -145,12 +131,6 @@ class Log:
         shutil.copyfile(self.path, other.path)
         other.stamp()
 
-    def become_a_copy(self) -> None:
-        """Put a copy of the log in its place, as editors do."""
-        copy = Log(self.path.with_name("copy"))
-        self.copy_to(copy)
-        copy.path.rename(self.path.resolve())
-
     def truncate(self) -> None:
         """Empty the log."""
         with self.path.open("r+b") as file:
@@ -165,9 +145,7 @@ class Reader:
         self,
         *paths: Path | str,
         start: Literal["end", "start"] = "end",
-        state: Path | None = None,
         search_history: bool = False,
-        olddir: Path | None = None,
     ) -> None:
         self.now = 1000.0
         self.counters = ReaderCounters()
@@ -177,9 +155,7 @@ class Reader:
             LineScanner if search_history else None,
             counters=self.counters,
             start=start,
-            state_path=str(state) if state else None,
             clock=lambda: self.now,
-            olddir=str(olddir) if olddir else None,
         )
 
     def events(self) -> list[Event]:
@@ -201,11 +177,6 @@ class Reader:
     def close(self) -> list[str]:
         """Stop as on SIGTERM."""
         return texts(self.follower.close())
-
-    def kill(self) -> None:
-        """Stop as on SIGKILL: nothing is read and nothing is saved any more."""
-        self.follower._state = None
-        self.follower.close(final=False)
 
 
 def open_inodes() -> list[int]:

@@ -26,7 +26,6 @@ _SECTIONS = {
     "--web.enable-lifecycle": "#reload",
     "--predictor.log-path": "#the-predictors-log",
     "--predictor.log-source": "#the-log-from-the-kubernetes-api",
-    "--predictor.log-state": "#the-position-file",
     "--baseline.file": "record-and-compare.md",
 }
 # First part of a flag -> the defaults of its settings.

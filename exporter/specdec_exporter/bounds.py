@@ -57,8 +57,7 @@ JOINED_CHARACTERS: Final = 16 * 1024  # of a broken line with those that may con
 
 # --- The files of a log, for each predictor ---------------------------------------------------------------------------
 LOG_FILES: Final = 128  # followed at once; those that changed longest ago wait; counted as log_files
-ROTATED_FILES: Final = 128  # of one log, the newest by time; older ones are not read
-SAVED_POSITIONS: Final = 512  # in the position file; beyond them the first are not saved, and a larger file is ignored
+ROTATED_FILES: Final = 128  # of one log, the newest, to look for its last start; older ones are not read
 
 # --- Saved responses --------------------------------------------------------------------------------------------------
 REQUEST_GROUPS: Final = 32  # of adapters, or of a header; further ones are `other`

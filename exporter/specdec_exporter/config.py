@@ -198,25 +198,17 @@ class PredictorSettings(Access, frozen=True, kw_only=True):
     log_trust: Literal["server", "any"] = "server"
     log_from: Literal["end", "start"] = "end"
     log_source: Literal["file", "kubernetes"] = "file"
-    log_state: str | None = None
-    log_olddir: str | None = None
     baseline: str | None = None
 
 
 def _without_clashes(predictors: tuple[PredictorSettings, ...]) -> None:
     """Raise :class:`ConfigError` for predictors that cannot be followed together."""
     names = [predictor.name for predictor in predictors]
-    states = [predictor.log_state for predictor in predictors if predictor.log_state]
     if not predictors:
         raise ConfigError("expected at least one, found none")
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two predictors are called {name!r}; names must differ")
-    if len(states) != len(set(states)):
-        raise ConfigError("two predictors use the same file for their read positions (log_state); paths must differ")
-    for predictor in predictors:
-        if predictor.log_state is not None and predictor.log_state in (*predictor.log_paths, predictor.baseline):
-            raise ConfigError(f"log_state names {predictor.log_state}, which is read as something else")
     if sum(predictor.log_source == "kubernetes" for predictor in predictors) > 1:
         raise ConfigError("only one predictor can read its log from the Kubernetes API")
     if sum("-" in predictor.log_paths for predictor in predictors) > 1:

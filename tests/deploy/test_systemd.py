@@ -42,11 +42,6 @@ def test_what_is_set_from_the_start_is_a_configuration() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_positions_are_kept_where_the_unit_may_write() -> None:
-    state = Path(settings()["SPECDEC_PREDICTOR_LOG_STATE"])
-    assert [str(state.parent)] == [f"/var/lib/{name}" for name in values("StateDirectory")]
-
-
 def test_memory_is_given_back_as_in_the_image() -> None:
     image = re.findall(r"MALLOC_\w+=\w+", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
     assert values("Environment") == image != []

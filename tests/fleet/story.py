@@ -105,7 +105,8 @@ class Story:
         wanted = self._series[service]
         if service in self.down:
             return b"specdec_up 0\n"
-        return "".join(line for one in wanted if (line := _sample(one, minute))).encode()
+        # `up` is the scraper's.
+        return "".join(line for one in wanted if one.name != "up" and (line := _sample(one, minute))).encode()
 
     def targets(self, address: str, services: Sequence[str] = tuple(PHASES)) -> list[dict[str, Any]]:
         """Static configurations of Prometheus; see :func:`bench.fleet.exposing`."""
@@ -146,8 +147,7 @@ class Story:
         pages = [
             (one.name, one.labels, one.values) for name in self._series if name != NEW for one in self._series[name]
         ]
-        ups = [("up", place(name), [1.0] * PAST_MINUTES) for name in self._series if name != NEW]
-        for name, labels, values in itertools.chain(probe, pages, ups):
+        for name, labels, values in itertools.chain(probe, pages):
             for minute, value in enumerate(values[:PAST_MINUTES]):
                 if value is not None:
                     yield f"{_text(name, labels)} {value!r} {self.began + 60 * minute}\n"

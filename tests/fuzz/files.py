@@ -1,12 +1,8 @@
-"""Files that people or the exporter itself write: settings, web configuration, baselines, read positions."""
+"""Files that people or the exporter itself write: settings, web configuration, baselines."""
 
 from __future__ import annotations
 
-import functools
-import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -19,8 +15,6 @@ from specdec_exporter.baseline.file import Baseline, to_yaml
 from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
-from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.sources.positions import PositionFile
 from specdec_exporter.web import webconfig
 from specdec_exporter.yamlfile import convert, parse_yaml
 
@@ -40,11 +34,9 @@ predictors:
     timeout: 2.5s
     log_paths: [/var/log/a.log, "/var/log/*.log"]
     log_from: start
-    log_state: /data/positions
   - name: 'qwen'
     baseline: |
       text
-    log_state: null
 """
 WEB = b"""\
 tls_server_config:
@@ -140,25 +132,6 @@ def require_baseline(baseline: Baseline) -> None:
         require_numbers(value if isinstance(value, tuple) else [value])
 
 
-@functools.cache
-def state() -> Path:
-    """A file of this process alone."""
-    return Path(tempfile.mkdtemp(prefix="fuzz")) / "state.json"
-
-
-def check_positions(content: bytes) -> None:
-    path = state()
-    path.write_bytes(content)
-    counters = ReaderCounters()
-    found = PositionFile(str(path), counters).load()
-    assert not (found.files and counters.read_errors)
-    if PositionFile(str(path), counters).save(found.paths, found.files, durable=False):
-        assert PositionFile(str(path), ReaderCounters()).load() == found
-    else:  # somebody else's
-        assert path.read_bytes() == content
-        assert b"specdec_log_positions" not in content[:64]
-
-
 def baselines() -> list[bytes]:
     demo = [path.read_bytes() for path in sorted((ROOT / "deploy" / "demo").glob("b*.yaml"))]
     made = [recording(curve=(0.7, 0.5), blocks=3), recording(tpot=(0.02,) * 3), loaded("loaded", {1: 0.02, 2: 0.03})]
@@ -175,25 +148,8 @@ def as_of_version_0_1(file: bytes) -> bytes:
     return b"\n".join([before, *lines, after])
 
 
-def positions() -> list[bytes]:
-    one = {
-        "path": "/var/log/a.log",
-        "device": 1,
-        "inode": 2,
-        "offset": 3000,
-        "head_bytes": 256,
-        "head_digest": "ab",
-        "marker_bytes": 64,
-        "marker_digest": "cd",
-        "rotated": False,
-        "skipping": True,
-    }
-    return [json.dumps({"specdec_log_positions": 1, "files": [one] * count}).encode() for count in (0, 1, 3)]
-
-
 TARGETS = (
     Target("settings", check_settings, lambda: [SETTINGS], YAML_WORDS),
     Target("web configuration", check_web, lambda: [WEB], YAML_WORDS),
     Target("baseline file", check_baseline, baselines, YAML_WORDS),
-    Target("read positions", check_positions, positions, (b'"files": [', b'"offset": ', b"[" * 3000)),
 )

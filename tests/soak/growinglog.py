@@ -14,12 +14,12 @@ _AHEAD_BYTES = 2 * _FILE_BYTES  # the reader must not be further behind, or rota
 
 
 class GrowingLog:
-    """Writes the same block of lines again and again. Every second rotation renames; the others copy and truncate."""
+    """Writes the same block of lines again and again, and renames a file that is full."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "vllm.log"
         self.bytes = self.lines = self.windows = self.accepted_tokens = self.draft_tokens = 0
-        self.renamed = self.truncated = 0
+        self.rotations = 0
         self._log = Log(self.path)
         self._rotated_at = 0  # bytes
         self._made = make_log(directory, _BLOCK_MEGABYTES)
@@ -48,10 +48,6 @@ class GrowingLog:
         # Real files begin with a time, so no two begin alike.
         self._put(b"(APIServer pid=16694) INFO 11-20 21:38:00 [soak.py:1] File %d\n" % self.rotations, 1)
 
-    @property
-    def rotations(self) -> int:
-        return self.renamed + self.truncated
-
     def _put(self, data: bytes, lines: int) -> None:
         self._log.append(data)
         self.bytes += len(data)
@@ -60,10 +56,6 @@ class GrowingLog:
     def _rotate(self) -> None:
         self._rotated_at = self.bytes
         self._log.sibling(f".{ROTATED_FILES}").path.unlink(missing_ok=True)
-        if self.rotations % 2:
-            self._log.copytruncate()
-            self.truncated += 1
-        else:
-            self._log.rotate()
-            self.renamed += 1
+        self._log.rotate()
+        self.rotations += 1
         self._begin()

@@ -26,7 +26,7 @@ from report import EVIDENCE, measured_by, record, recording
 from running import Exporter
 from soak.growinglog import ROTATED_FILES, GrowingLog
 from soak.watch import HEADER, Watch
-from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
+from specdec_exporter.predictor.sources.follow import ROTATE_WAIT_SECONDS
 
 # In an hour.
 SCRAPES = 150_000
@@ -112,8 +112,7 @@ async def _check_totals(running: Exporter, watch: Watch, log: GrowingLog) -> Non
     samples = await running.samples(**_TEXT)
     for what, expected in {
         "specdec_log_reader_lines_total": log.lines,
-        "specdec_log_reader_rotations_total": log.renamed,
-        "specdec_log_reader_truncations_total": log.truncated,
+        "specdec_log_reader_rotations_total": log.rotations,
         "specdec_log_reader_parse_errors_total": 0,
         "specdec_log_reader_oversized_lines_total": 0,
         "specdec_log_reader_read_errors_total": 0,

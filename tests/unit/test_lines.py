@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from logfiles import LineScanner, Log, Reader, texts
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log.counters import ReaderCounters
-from specdec_exporter.predictor.sources import logfile, stream, tail
+from specdec_exporter.predictor.sources import follow, stream
 from specdec_exporter.predictor.sources.stream import read_stream
 
 LIMIT = 64  # instead of LINE_BYTES, so that small examples reach it
@@ -74,8 +74,7 @@ def test_a_growing_file_gives_the_same_lines_however_it_is_written(
 ) -> None:
     log = Log(tmp_path_factory.mktemp("log") / "vllm.log")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tail, logfile):
-            patch.setattr(module, "CHUNK_BYTES", LIMIT)
+        patch.setattr(follow, "CHUNK_BYTES", LIMIT)
         log.path.touch()
         reader = Reader(log.path)
         got = reader.read()

@@ -120,8 +120,6 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
     "Read the log from files, or from the Kubernetes API.  [default: file]",
     type=click.Choice(["file", "kubernetes"]),
 )
-@flag("--predictor.log-state", "File that keeps the read positions across restarts.", metavar="PATH")
-@flag("--predictor.log-olddir", "Directory that rotation moves the log's files to, if not beside it.", metavar="PATH")
 @flag("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
 @flag(
     "--window",

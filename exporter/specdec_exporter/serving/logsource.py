@@ -13,9 +13,9 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import SERVED_KINDS, START_KINDS, Event
 from specdec_exporter.predictor.log.scan import LogScanner
+from specdec_exporter.predictor.sources.follow import LogFollower
 from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, predictors_container
 from specdec_exporter.predictor.sources.stdin import StreamFollower
-from specdec_exporter.predictor.sources.tail import LogFollower
 
 
 class LogSource(Protocol):
@@ -56,6 +56,4 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
         scanner_factory=new_scanner,
         config_scanner_factory=new_config_scanner,
         start=settings.log_from,
-        state_path=settings.log_state,
-        olddir=settings.log_olddir,
     )

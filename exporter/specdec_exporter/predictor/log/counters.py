@@ -17,9 +17,8 @@ class ReaderCounters(msgspec.Struct):
     parse_errors: int = 0  # lines of vLLM that could not be read
     rotations: int = 0
     truncations: int = 0
-    gaps: int = 0  # rotated files that were gone, or whose rest was cut, before they could be read
     oversized_lines: int = 0  # skipped to the next newline
-    read_errors: int = 0  # permission, I/O, position file unusable or not saved
+    read_errors: int = 0  # permission, I/O
     last_line_timestamp: float | None = None  # Unix time of the last reading of a whole line
     bytes_behind: int = 0
     dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what

@@ -17,7 +17,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.sources.logfile import open_regular
+from specdec_exporter.predictor.sources.places import open_regular
 from specdec_exporter.predictor.sources.stream import Pieces
 
 

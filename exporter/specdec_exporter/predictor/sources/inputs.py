@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 import zlib
@@ -21,7 +20,7 @@ from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.log.lines import Scanner
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from specdec_exporter.predictor.responses import ResponseScanner, SavedLine
-from specdec_exporter.predictor.sources.places import look
+from specdec_exporter.predictor.sources.places import AGE, look
 from specdec_exporter.predictor.sources.stream import BinaryStream, read_stream
 
 STDIN = "-"
@@ -34,7 +33,6 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-_AGE = re.compile(r"[.-](\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)  # after the name of the file: a number or a date
 
 
 class LogInputs:
@@ -157,7 +155,7 @@ def _refuse_foreign(beginning: bytes, foreign: Mapping[bytes, str]) -> None:
 def _oldest_first(paths: Sequence[str]) -> list[str]:
     def place(path: str) -> tuple[int, int, int, str]:
         for number, base in enumerate(paths):
-            if path.startswith(base) and (age := _AGE.fullmatch(path, len(base))) is not None:
+            if path.startswith(base) and (age := AGE.fullmatch(path, len(base))) is not None:
                 at = age[1]
                 return (number, 1, -int(at), "") if at.isdigit() and len(at) < len("20261120") else (number, 0, 0, at)
         return paths.index(path), 2, 0, ""

@@ -1,24 +1,26 @@
-"""Finding logs: paths and globs -> the regular files that exist now, and the files beside a log."""
+"""Finding logs: paths and globs -> the regular files that exist now."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import errno
 import glob
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
-from fnmatch import fnmatch
+import stat
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from specdec_exporter import bounds
-from specdec_exporter.predictor.sources.logfile import Identity, irregularity
 
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
+_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".Z")
+# What rotation adds to a log's name: a number or a date.
+AGE: Final = re.compile(r"[.-](\d[\dT:_.-]*)(?:\.gz)?", re.ASCII)
+
+Identity = tuple[int, int]  # device and inode; unique only while the file is open
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A regular file at a path."""
 
     path: str
@@ -27,34 +29,32 @@ class Place:
     modified_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(NamedTuple):
     """``places`` has every file once, oldest change first. ``problems`` maps a path to what is wrong with it.
 
-    ``left_out`` are the files beyond :data:`~specdec_exporter.bounds.LOG_FILES`.
+    ``left_out`` are the files beyond :data:`~specdec_exporter.bounds.LOG_FILES`, those that changed longest ago.
     """
 
     places: tuple[Place, ...]
     problems: dict[str, str]
-    left_out: tuple[Place, ...] = ()
+    left_out: tuple[Place, ...]
 
 
-def look(patterns: Sequence[str], *, ignored: Collection[str] = (), active: Collection[Identity] = ()) -> Findings:
+def look(patterns: Sequence[str]) -> Findings:
     """Look at every pattern. A path that does not exist is no problem, because it may come later.
 
-    Globs match neither ``ignored`` paths nor compressed files. ``active`` files are the last to be left out.
+    Globs match no compressed files.
     """
     places: dict[Identity, Place] = {}
-    unread = identities(ignored)
     problems: dict[str, str] = {}
     for pattern in patterns:
         explicit = not is_glob(pattern)
         for path in [pattern] if explicit else _matches(pattern):
-            place = _place(path, problems, explicit=explicit)
-            if place is not None and (explicit or place.identity not in unread):
+            if (place := _place(path, problems, explicit=explicit)) is not None:
                 places.setdefault(place.identity, place)
-    ranked = sorted(places.values(), key=lambda one: (one.identity not in active, -one.modified_ns))
-    return Findings(_by_time(ranked[: bounds.LOG_FILES]), problems, tuple(ranked[bounds.LOG_FILES :]))
+    by_time = sorted(places.values(), key=lambda place: (place.modified_ns, place.path))
+    surplus = max(len(by_time) - bounds.LOG_FILES, 0)
+    return Findings(tuple(by_time[surplus:]), problems, tuple(by_time[:surplus]))
 
 
 def is_glob(pattern: str) -> bool:
@@ -62,95 +62,57 @@ def is_glob(pattern: str) -> bool:
     return glob.has_magic(pattern) and not os.path.lexists(pattern)
 
 
-def matches(path: str, patterns: Iterable[str]) -> bool:
-    """Whether one of ``patterns`` is or finds ``path``."""
-    return any(path == pattern or fnmatch(path, pattern) for pattern in patterns)
+def rotated(path: str) -> list[str]:
+    """Return what is left of the log at ``path`` under names that rotation gave, newest change first.
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Beside:
-    """The files beside a log that it may have been rotated to: the newest ``places``, oldest change first.
-
-    ``packed`` are the names of compressed ones.
+    At most :data:`~specdec_exporter.bounds.ROTATED_FILES`; compressed files are left out.
     """
-
-    places: tuple[Place, ...] = ()
-    packed: frozenset[str] = frozenset()
-
-
-class Directories:
-    """The directories of logs, each read once in a look, because many logs may share one.
-
-    ``olddir`` is where rotation moves the files of all logs, if not beside them; ``ignored`` paths are none of a log.
-    """
-
-    def __init__(self, olddir: str | None = None, ignored: Collection[str] = ()) -> None:
-        self._olddir = olddir
-        self._ignored = ignored
-        self._names: dict[str, list[str]] = {}
-
-    def refresh(self) -> None:
-        """Read the directories again when they are asked for."""
-        self._names.clear()
-
-    def times(self, path: str) -> tuple[int, ...]:
-        """Return when the directories of the log at ``path`` last changed, ns."""
-        found: list[int] = []
-        for directory in self._of(path):
-            with contextlib.suppress(OSError):
-                found.append(Path(directory).stat().st_mtime_ns)
-        return tuple(found)
-
-    def _of(self, path: str) -> list[str]:
-        """Return the directories to which rotation may move the log at ``path``, or the file that it links to."""
-        near = [os.path.dirname(path), os.path.dirname(os.path.realpath(path))]  # noqa: PTH120
-        return list(dict.fromkeys([*(each or "." for each in near), *([self._olddir] if self._olddir else [])]))
-
-    def beside(self, path: str) -> Beside:
-        """Return the files beside the log at ``path``, itself included. Raises OSError if a directory is unreadable."""
-        stems, ignored = _stems(path), identities(self._ignored)
-        found: dict[Identity, Place] = {}
-        packed: set[str] = set()
-        for directory in self._of(path):
-            if directory not in self._names:
-                self._names[directory] = _names(directory)
-            for name in self._names[directory]:
-                if not name.startswith(stems):
-                    continue
-                if name.endswith(COMPRESSED_SUFFIXES):
-                    packed.add(name)
-                elif (place := _place(os.path.join(directory, name), {}, explicit=False)) is not None:  # noqa: PTH118
-                    if place.identity in ignored:
-                        continue
-                    found.setdefault(place.identity, place)
-        return Beside(_by_time(found.values())[-bounds.ROTATED_FILES :], frozenset(packed))
-
-
-def _names(directory: str) -> list[str]:
+    directory, name = os.path.split(path)
     try:
-        return os.listdir(directory)  # noqa: PTH208  a Path for each name would cost ten times as much
-    except (FileNotFoundError, NotADirectoryError):
+        names = os.listdir(directory or ".")  # noqa: PTH208  a Path for each name would cost ten times as much
+    except OSError:
         return []
+    # svlogd, multilog and s6-log name the file that they write to `current`, and the others by their time.
+    aged = [
+        other
+        for other in names
+        if (other.startswith(name) and AGE.fullmatch(other, len(name)) and not other.endswith(_COMPRESSED))
+        or (name == "current" and other.startswith("@"))
+    ]
+    found = [_place(os.path.join(directory, other), {}, explicit=False) for other in aged]  # noqa: PTH118
+    by_time = sorted((place for place in found if place is not None), key=lambda place: -place.modified_ns)
+    return [place.path for place in by_time[: bounds.ROTATED_FILES]]
 
 
-def _stems(path: str) -> tuple[str, ...]:
-    """Return how the names begin that rotation gives to the log at ``path``, whatever it adds."""
-    name, target = os.path.basename(path), os.path.basename(os.path.realpath(path))  # noqa: PTH119
-    stems = [name.rpartition(".")[0] or name]
-    if target != name:  # perhaps a link to the newest of several files: vllm-0001.log
-        stems.append(re.split(r"\d", target.rpartition(".")[0] or target)[0])
-    if name == "current":  # of svlogd, multilog and s6-log, which rename it to its time
-        stems.append("@")
-    return tuple(stems)
+def open_regular(path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading; return descriptor and status. Raises OSError, also for other kinds of files.
+
+    A FIFO stays closed: its writer would block, or die of SIGPIPE, when the exporter ends.
+    """
+    if kind := _irregularity(Path(path).stat()):
+        raise OSError(errno.EINVAL, kind)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    status = os.fstat(fd)
+    if kind := _irregularity(status):  # replaced between the two calls
+        os.close(fd)
+        raise OSError(errno.EINVAL, kind)
+    return fd, status
 
 
-def _by_time(places: Iterable[Place]) -> tuple[Place, ...]:
-    return tuple(sorted(places, key=lambda place: (place.modified_ns, place.path)))
+def _irregularity(status: os.stat_result) -> str | None:
+    """Say why a file of this kind cannot be read; None for a regular file."""
+    if stat.S_ISREG(status.st_mode):
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return "it is a directory; name the file, or a glob such as DIR/*.log"
+    if stat.S_ISFIFO(status.st_mode):
+        return "it is a FIFO, which kills the predictor when the exporter ends; pipe it to the exporter's stdin instead"
+    return "it is not a regular file"
 
 
 def _matches(pattern: str) -> list[str]:
     matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-    return [path for path in matches if not path.endswith(COMPRESSED_SUFFIXES)]
+    return [path for path in matches if not path.endswith(_COMPRESSED)]
 
 
 def _place(path: str, problems: dict[str, str], *, explicit: bool) -> Place | None:
@@ -162,18 +124,8 @@ def _place(path: str, problems: dict[str, str], *, explicit: bool) -> Place | No
     except OSError as error:
         problems[path] = error.strerror or str(error)
         return None
-    if (reason := irregularity(status)) is None:
+    if (reason := _irregularity(status)) is None:
         return Place(path, (status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
     if explicit or not Path(path).is_dir():
         problems[path] = reason
     return None
-
-
-def identities(paths: Iterable[str]) -> set[Identity]:
-    """Return the identities of those ``paths`` that exist."""
-    found: set[Identity] = set()
-    for path in paths:
-        with contextlib.suppress(OSError):
-            status = Path(path).stat()
-            found.add((status.st_dev, status.st_ino))
-    return found

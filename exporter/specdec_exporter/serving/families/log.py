@@ -63,18 +63,9 @@ READER: Group[ReaderCounters] = Group(
         counter("specdec_log_reader_rotations_total", "Log rotations followed.", lambda r: r.rotations),
         counter("specdec_log_reader_truncations_total", "Log truncations noticed.", lambda r: r.truncations),
         counter(
-            "specdec_log_reader_gaps_total",
-            "Places where lines may be missing: the log was rotated or cut, and what it was before was gone.",
-            lambda r: r.gaps,
-        ),
-        counter(
             "specdec_log_reader_oversized_lines_total", "Lines skipped for their length.", lambda r: r.oversized_lines
         ),
-        counter(
-            "specdec_log_reader_read_errors_total",
-            "Failures to open or read the log, or to keep the read positions.",
-            lambda r: r.read_errors,
-        ),
+        counter("specdec_log_reader_read_errors_total", "Failures to open or read the log.", lambda r: r.read_errors),
         gauge(
             "specdec_log_reader_last_line_timestamp_seconds",
             "When the exporter last read a line of the predictor's log, Unix time.",
