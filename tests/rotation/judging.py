@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import pytest
 
-from logfiles import Reader
 from rotation.schemes import Life, Scheme
 from specdec_exporter.predictor.sources.tail import ROTATE_WAIT_SECONDS
+from support.logfiles import Reader
 
 Exporter = Literal["runs", "restarts", "is stopped", "is killed"]
 

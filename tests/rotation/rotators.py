@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from fieldtools import tool
-from logfiles import Reader
 from rotation.judging import Verdict
 from specdec_exporter.predictor.sources.tail import POLL_SECONDS, ROTATE_WAIT_SECONDS
+from support.fieldtools import tool
+from support.logfiles import Reader
 
 FILE_BYTES = 4096  # the smallest that multilog and s6-log take
 KEPT_FILES = 6

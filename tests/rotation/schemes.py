@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from fieldtools import tool
-from logfiles import Log
+from support.fieldtools import tool
+from support.logfiles import Log
 
 BANNER = "".join(f"banner {number} {'=' * 50}\n" for number in range(36))  # over 2 KiB, the same in each file
 FIRST_DAY = dt.datetime(2026, 11, 27, 21, tzinfo=dt.UTC)  # a month ends while the log rotates

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfiles import Log, Reader
 from rotation.judging import Exporter, Step, judged
 from rotation.schemes import LOGROTATE, SCHEMES, Scheme
+from support.logfiles import Log, Reader
 
 ALL = [
     *(pytest.param(scheme, id=name) for name, scheme in SCHEMES.items()),

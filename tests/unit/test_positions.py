@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfiles import Log, Reader, texts
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.logfile import HEAD_BYTES, MARKER_BYTES, Position
 from specdec_exporter.predictor.sources.positions import PositionFile, Saved
+from support.logfiles import Log, Reader, texts
 
 POSITIONS = st.builds(
     Position,

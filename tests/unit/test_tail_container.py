@@ -8,12 +8,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfiles import Log
-from loglines import HEADER, SPEC
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, SpecDecoding
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.tail import LogFollower
+from support.logfiles import Log
+from support.loglines import HEADER, SPEC
 
 
 @settings(max_examples=50)

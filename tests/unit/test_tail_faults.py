@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import LineScanner, Log, Reader
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.lines import LineCutter
 from specdec_exporter.predictor.sources.logfile import LogFile, open_regular
+from support.logfiles import LineScanner, Log, Reader
 
 NOBODY = 65534
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from logfiles import Following, LineScanner, Log
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.sources import tail
 from specdec_exporter.predictor.sources.tail import LogFollower
+from support.logfiles import Following, LineScanner, Log
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from builders import CAPTURES
-from logfiles import Log, Reader
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import START_KINDS, EngineConfig, Event, KVCache, ServerArguments, StartPhase
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.tail import LogFollower
+from support.builders import CAPTURES
+from support.logfiles import Log, Reader
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import LineScanner, Log, Reader, open_inodes
-from running import Exporter, exporter
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.sources import tail
 from specdec_exporter.predictor.sources.tail import LogFollower
+from support.logfiles import LineScanner, Log, Reader, open_inodes
+from support.running import Exporter, exporter
 
 SILENT = 61.0  # seconds after which a file may yield its place
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loglife import LogLife
+from support.loglife import LogLife
 
 STEPS = settings(max_examples=20, stateful_step_count=50, deadline=None, derandomize=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logfiles import Log, Reader
+from support.logfiles import Log, Reader
 
 
 @pytest.fixture(params=["path", "glob"])
