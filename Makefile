@@ -100,29 +100,32 @@ format: $(VENV)/.dev ## Let ruff put the code in shape
 render: $(VENV)/.dev ## Render rules, dashboards and Alertmanager files anew after a change of their jsonnet
 	$(BIN)/python tools/render.py
 
-bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run
+# What tests/ and lab/ import, for the programs of the laboratory.
+LABORATORY = PYTHONPATH=lab:tests:deploy:tools $(BIN)/python -m
+
+bench: $(VENV)/.dev ## The budgets, each as a ratio measured in one run; ARGS=--quick for a fifth of the log
 	@tests/debian.sh mtail
-	$(BIN)/python tests/bench/run.py
+	$(LABORATORY) bench.run $(ARGS)
 
 bench-alerts: $(VENV)/.dev ## How good the alerts are, over labelled traces; ARGS=--quick for a fifth of them
 	@tests/debian.sh promtool prometheus
-	$(BIN)/python tests/bench/alert_quality.py $(ARGS)
+	$(LABORATORY) bench.alert_quality $(ARGS)
 
 bench-compare: $(VENV)/.dev ## How often compare is wrong, over simulated recordings; ARGS=--quick for a tenth of them
-	$(BIN)/python tests/bench/compare_quality.py $(ARGS)
+	$(LABORATORY) bench.compare_quality $(ARGS)
 
 bench-ruler: $(VENV)/.dev tools ## What the rules cost a real Prometheus, by services; ARGS=--quick for up to 1,000
-	$(BIN)/python tests/bench/ruler_cost.py $(ARGS)
+	$(LABORATORY) bench.ruler_cost $(ARGS)
 
 soak-memory: $(VENV)/.dev ## Hostile input against one exporter of 128 MiB; ARGS=--record writes docs/evidence/reliability.md
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.memory $(ARGS)
+	$(LABORATORY) soak.memory $(ARGS)
 
 MINUTES ?= 60
 fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record writes docs/evidence/reliability.md
-	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS)
+	$(LABORATORY) fuzz.run --minutes $(MINUTES) $(ARGS)
 
 soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
-	PYTHONPATH=tests:tools $(BIN)/python -m soak.soak --minutes $(or $(MINUTES),60) $(ARGS)
+	$(LABORATORY) soak.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
@@ -132,11 +135,4 @@ lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 clean: ## Remove what make made
 	rm -rf $(VENV) $(TOOLS) .bench build dist
 
-include deploy/systemd/systemd.mk
-include tests/cluster/cluster.mk
-include tests/dashboards/components/components.mk
-include tests/fleet/fleet.mk
-include tests/image/image.mk
-include tests/vllm/vllm.mk
-include tools/release/release.mk
-include tools/tools.mk
+include make/*.mk

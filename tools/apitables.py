@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from markdown import filled, table
+from generated import filled, table
 from specdec_exporter.serving.status import Status
 
 API = Path("docs") / "api.md"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from markdown import filled, table
+from generated import filled, table
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import Evidence
 from specdec_exporter.speculation.figures import figures

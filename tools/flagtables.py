@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from markdown import filled, table
+from generated import filled, table
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import OwnLogSettings, PredictorSettings, Settings, WebSettings
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import msgspec
 import msgspec.yaml
 
-from markdown import filled, table
+from generated import filled, table
 from specdec_exporter.commands.cli import COMMANDS
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.predictor.facts.failures import load_failures

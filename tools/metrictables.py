@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from markdown import filled, table
+from generated import filled, table
 from specdec_exporter.serving.families.baseline import BASELINE, BASELINE_LOAD
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED, DRAFTS

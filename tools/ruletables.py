@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import breakeventables
-from markdown import filled, table
+from generated import filled, table
 
 # Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
 _VERDICTS: dict[str, tuple[str, str]] = {

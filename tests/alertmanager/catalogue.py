@@ -10,11 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import rulelint
-import yamltext
-from fieldtools import ROOT
-from promqllabels import NONE, Labels, labels
 from rules.scenario import groups_with
+from support import rulelint, yamltext
+from support.fieldtools import ROOT
+from support.promqllabels import NONE, Labels, labels
 
 RENDERED = ROOT / "alertmanager" / "rendered"
 FRAGMENT = RENDERED / "specdec.fragment.yaml"

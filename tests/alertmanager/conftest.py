@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldtools import either, run, tool
+from support.fieldtools import either, run, tool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

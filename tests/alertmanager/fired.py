@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from promtool import promtool
 from rules.scenario import Case, Pack, groups_with
+from support.promtool import promtool
 
 BEGAN = datetime(2026, 1, 12, 14, 3, tzinfo=UTC)
 LASTED = timedelta(minutes=42)

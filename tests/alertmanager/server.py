@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 
 from demo.processes import free_port, running
-from running import listening
+from support.running import listening
 
 START_SECONDS = 30.0
 Labels = Mapping[str, str]

@@ -17,8 +17,8 @@ import yaml
 
 from alertmanager.catalogue import EXAMPLE, FRAGMENT, RENDERED, document
 from alertmanager.conftest import Release
-from fieldtools import ROOT
-from rulelint import seconds
+from support.fieldtools import ROOT
+from support.rulelint import seconds
 
 KINDS = ("slack", "email", "pagerduty", "webhook")
 

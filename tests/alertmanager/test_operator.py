@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import yamltext
 from alertmanager.catalogue import FRAGMENT, OBJECT, document
 from alertmanager.test_configuration import KINDS, rendered_with
-from fieldtools import schema_file
+from support import yamltext
+from support.fieldtools import schema_file
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,

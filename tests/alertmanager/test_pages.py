@@ -18,8 +18,8 @@ from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
 from alertmanager.test_storm import ONSET, storm
-from fieldtools import ROOT
 from rules.scenario import STEADY, Case, Phase, Shares, measured, pinned, service, slower, with_tail
+from support.fieldtools import ROOT
 
 MESSAGES = Path(__file__).parent / "messages.txt"
 README = ROOT / "alertmanager" / "README.md"

@@ -8,7 +8,7 @@ import pytest
 
 from alertmanager.catalogue import rules
 from alertmanager.test_configuration import KINDS, rendered_with
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 README = ROOT / "alertmanager" / "README.md"
 

@@ -17,8 +17,8 @@ from alertmanager.catalogue import EXAMPLE, document
 from alertmanager.conftest import Release
 from alertmanager.fired import pack
 from alertmanager.server import Labels, alertmanager, lead_to, receiver
-from rulelint import seconds
 from rules.scenario import STEADY, Case, Phase, Series, pinned, service, slower
+from support.rulelint import seconds
 
 pytestmark = pytest.mark.slow
 

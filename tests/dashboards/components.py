@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboards.frames import Answer, frames
 from dashboards.grafana import Json, Panel
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 BUNDLES = ROOT / ".tools" / "components"
 _PACKAGES = json.loads((Path(__file__).parent / "components" / "package.json").read_text(encoding="utf-8"))

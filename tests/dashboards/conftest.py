@@ -16,7 +16,7 @@ from dashboards.cast import REPLICAS, VIEWS
 from dashboards.database import NOW, Database, database, fill
 from dashboards.frames import Answer, View
 from dashboards.grafana import Dashboard, Json, Panel, load
-from fieldtools import either
+from support.fieldtools import either
 
 DASHBOARDS = load()
 # With another service than the healthy one: a control, and itself, which is a comparison with its baseline.

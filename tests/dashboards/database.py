@@ -1,6 +1,6 @@
 """A Prometheus that holds the scrapes of the cast and what the pack makes of them: records, alerts that fired.
 
-Prometheus' own ruler works in real time, so the past is filled in (tests/backfill.py).
+Prometheus' own ruler works in real time, so the past is filled in (tests/support/backfill.py).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yamltext
-from backfill import record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
-from promtool import Promtool, promtool
-from tsdb import ask_for, prometheus
+from support import yamltext
+from support.backfill import record, recording_layers, seconds
+from support.promtool import Promtool, promtool
+from support.tsdb import ask_for, prometheus
 
 # Some seconds after the last evaluation: dashboards are opened at any time.
 NOW = END + 45

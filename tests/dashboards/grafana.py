@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import promql_parser as promql
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 RENDERED = ROOT / "dashboards" / "rendered"
 DATASOURCE_INTERVAL_SECONDS = 15.0  # of the data source's settings, when nobody changed them

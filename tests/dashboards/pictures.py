@@ -13,9 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
-
 from PIL import Image
 
 from dashboards import components
@@ -23,8 +20,9 @@ from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
 from dashboards.database import NOW, database, fill
 from dashboards.frames import View
 from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, load
+from support.fieldtools import ROOT
 
-DOCS = TESTS.parent / "docs"
+DOCS = ROOT / "docs"
 LABEL = f"Preview of simulated data, drawn by Grafana's components {components.RELEASE}."
 MARGIN, GAP = 16, 8
 WIDTH = SCREEN_PIXELS + 2 * MARGIN
@@ -138,7 +136,7 @@ def main() -> int:
                 drawn[path.with_stem("dashboard-service-phone")] = picture(view, *PHONE)
             for file, png in drawn.items():
                 file.write_bytes(png)
-                sys.stdout.write(f"{file.relative_to(TESTS.parent)}: {len(png) / 1024:.0f} KiB\n")
+                sys.stdout.write(f"{file.relative_to(ROOT)}: {len(png) / 1024:.0f} KiB\n")
     return 0
 
 

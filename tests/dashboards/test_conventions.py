@@ -18,7 +18,7 @@ from dashboards.grafana import (
     SCREEN_PIXELS,
     Dashboard,
 )
-from promqllabels import children, walk
+from support.promqllabels import children, walk
 
 SCHEMA = 39  # Grafana 10.4's: older releases refuse newer ones, newer ones migrate
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}

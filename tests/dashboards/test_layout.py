@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import CHARACTER_PIXELS, COLUMNS, SCREEN_PIXELS, Dashboard, Json
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 from unit.test_links import anchors
 
 RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-import yamltext
-from fieldtools import ROOT, run
+from support import yamltext
+from support.fieldtools import ROOT, run
 
 CONFIG = ROOT / "mixin" / ".lint"
 RENDERED = sorted((ROOT / "dashboards" / "rendered").glob("*.json"))

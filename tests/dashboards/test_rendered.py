@@ -11,9 +11,9 @@ from typing import Any
 
 import rjsonnet
 
-import yamltext
 from dashboards.grafana import Dashboard
-from promtool import REPOSITORY
+from support import yamltext
+from support.promtool import REPOSITORY
 
 DASHBOARDS = REPOSITORY / "dashboards"
 RENDERED = sorted((DASHBOARDS / "rendered").glob("*.json"))

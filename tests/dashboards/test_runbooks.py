@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dashboards.database import NOW, Database
-from promtool import REPOSITORY
+from support.promtool import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

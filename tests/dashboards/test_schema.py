@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.grafana import RENDERED
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 TYPES = Path(__file__).parent / "schema" / "dashboard.ts"
 PACKAGES = ROOT / ".tools" / "schema" / "node_modules"

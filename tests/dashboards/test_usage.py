@@ -10,10 +10,10 @@ import promql_parser as promql
 import pytest
 
 import metrictables
-import rulelint
 from dashboards.conftest import DASHBOARDS
-from fieldtools import ROOT
-from promqllabels import walk
+from support import rulelint
+from support.fieldtools import ROOT
+from support.promqllabels import walk
 
 RULES = ROOT / "rules" / "rendered"
 READ = ROOT / "tests" / "golden" / "families-read.txt"

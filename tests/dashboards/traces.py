@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from unittest import mock
 
-from builders import Clock
 from dashboards.recorded import write
 from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
@@ -27,6 +26,7 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
+from support.builders import Clock
 
 SCRAPE_SECONDS = 60
 HISTORY_SCRAPE_SECONDS = 300

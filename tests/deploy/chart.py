@@ -7,9 +7,9 @@ import json
 import subprocess
 from typing import Any
 
-import yamltext
 from deploy.manifests import DEPLOY
-from fieldtools import tool
+from support import yamltext
+from support.fieldtools import tool
 
 CHART = DEPLOY / "helm" / "specdec-exporter"
 KUBERNETES_VERSION = "1.35.4"

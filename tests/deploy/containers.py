@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.manifests import COMPOSE, read
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 PAGE = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
 

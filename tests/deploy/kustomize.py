@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-import yamltext
 from alertmanager.test_operator import ASIDE, CHECKED
 from deploy.manifests import KUBERNETES, parse
-from fieldtools import run, schema_file
+from support import yamltext
+from support.fieldtools import run, schema_file
 
 
 def built(directory: Path, *flags: str) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose"

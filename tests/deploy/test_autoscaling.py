@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from deploy.manifests import parse
-from fieldtools import ROOT
-from promtool import promtool
+from support.fieldtools import ROOT
+from support.promtool import promtool
 from unit.test_docs import code, section, tables
 
 PAGE = (ROOT / "docs" / "autoscale.md").read_text(encoding="utf-8")

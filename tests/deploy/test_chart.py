@@ -12,8 +12,8 @@ import yaml
 from alertmanager.test_operator import faults
 from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered, text_of
 from deploy.kustomize import schema
-from fieldtools import ROOT
 from specdec_exporter import __version__
+from support.fieldtools import ROOT
 
 pytestmark = pytest.mark.nightly
 

@@ -13,8 +13,8 @@ from demo.processes import running as started
 from deploy.asking import until
 from deploy.manifests import DEPLOY, KUBERNETES, read
 from deploy.test_podmonitor import FOUND, discovered, job
-from fieldtools import ROOT, run, tool
-from running import exporter, predictor
+from support.fieldtools import ROOT, run, tool
+from support.running import exporter, predictor
 
 COLLECTORS = DEPLOY / "collectors"
 BODY = ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt"

@@ -11,8 +11,8 @@ from alertmanager.conftest import RELEASES, Release
 from deploy import containers
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.manifests import COMPOSE, read
-from fieldtools import ROOT
 from specdec_exporter import __version__
+from support.fieldtools import ROOT
 
 SERVICES = sorted(containers.services())
 SECRETS = "/etc/alertmanager/secrets"

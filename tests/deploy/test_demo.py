@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 DEPLOY = ROOT / "deploy"
 TOOLS = ROOT / ".tools" / "bin"

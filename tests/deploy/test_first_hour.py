@@ -20,8 +20,8 @@ from demo.simulator.settings import SimulatorSettings
 from deploy.firsthour import blocks
 from deploy.kustomize import built
 from deploy.manifests import KUBERNETES
-from fieldtools import tool
-from running import exporter
+from support.fieldtools import tool
+from support.running import exporter
 
 pytestmark = pytest.mark.field
 

@@ -1,6 +1,6 @@
 """Every form of KServe's service in deploy/kubernetes has the sidecar once, and the models where its arguments say.
 
-tests/cluster holds the same folders against KServe's own controllers.
+lab/cluster holds the same folders against KServe's own controllers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import tomllib
 
 from deploy.cli import exporter
 from deploy.containers import document
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]

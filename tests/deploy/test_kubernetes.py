@@ -19,9 +19,9 @@ from alertmanager.test_operator import faults
 from deploy.cli import exporter
 from deploy.kustomize import built, schema, variables
 from deploy.manifests import KUBERNETES, read
-from fieldtools import ROOT
 from specdec_exporter import __version__
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
+from support.fieldtools import ROOT
 
 LARGEST_CONFIG_MAP_BYTES = 262_144  # `kubectl apply` keeps a copy in an annotation, and refuses a larger one
 MEASURED_MIB = 44  # docs/evidence/benchmarks.md: the budget, and what was measured

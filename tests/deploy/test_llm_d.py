@@ -13,7 +13,7 @@ import yaml
 from alertmanager.test_operator import faults
 from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.kustomize import built, schema, variables
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 pytestmark = pytest.mark.field
 

@@ -13,7 +13,7 @@ import yaml
 from demo.processes import free_port, running
 from deploy.asking import until
 from deploy.manifests import KUBERNETES, read
-from fieldtools import tool
+from support.fieldtools import tool
 
 # The labels of a pod as Kubernetes discovery tells them, by PodMonitor; then what every series has.
 FOUND = {

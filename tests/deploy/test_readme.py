@@ -12,7 +12,7 @@ import pytest
 
 from demo.processes import free_port, running
 from deploy.test_demo import REST, entries, is_alike
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN_URL = "http://127.0.0.1:8080"

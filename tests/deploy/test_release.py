@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fieldtools import ROOT, tool
 from release.notes import main, notes
 from release.remaining import checksums, steps, unready
-from running import exporter, predictor
 from specdec_exporter import __version__
+from support.fieldtools import ROOT, tool
+from support.running import exporter, predictor
 
 CHANGELOG = """\
 # Changelog
@@ -90,13 +90,15 @@ def test_what_is_not_ready_is_said_until_it_is(tmp_path: Path) -> None:
 
     git("init")
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (unreleased)\n\n- More.\n", encoding="utf-8")
-    shutil.copy(ROOT / "artifacthub-repo.yml", tmp_path)
+    hub = "deploy/helm/artifacthub-repo.yml"
+    (tmp_path / hub).parent.mkdir(parents=True)
+    shutil.copy(ROOT / hub, tmp_path / hub)
     said = unready(tmp_path, "0.2.0")
-    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", "artifacthub-repo.yml", "not", "there"]
-    assert said[2] == "not committed: CHANGELOG.md, artifacthub-repo.yml"
+    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", hub, "not", "there"]
+    assert said[2] == "not committed: CHANGELOG.md, deploy/"
 
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (2026-12-01)\n\n- More.\n", encoding="utf-8")
-    (tmp_path / "artifacthub-repo.yml").write_text(f"repositoryID: {uuid.uuid4()}\nowners: []\n", encoding="utf-8")
+    (tmp_path / hub).write_text(f"repositoryID: {uuid.uuid4()}\nowners: []\n", encoding="utf-8")
     git("add", ".")
     git("-c", "user.name=one", "-c", "user.email=one@example.com", "commit", "-m", "Release")
     git("tag", "v0.2.0")
@@ -153,9 +155,8 @@ def test_the_site_of_mixins_renders_the_mixin(tmp_path: Path) -> None:
 
 COMMIT = "0123456789" * 4
 SOURCES = [
-    *("exporter", "deploy/systemd", "tools", "pyproject.toml", "requirements.lock"),
+    *("exporter", "deploy/systemd", "make", "tools", "pyproject.toml", "requirements.lock"),
     *("README.md", "CHANGELOG.md", "LICENSE", "Makefile"),
-    *re.findall(r"(?m)^include (tests/\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8")),
 ]
 
 

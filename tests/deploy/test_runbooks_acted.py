@@ -16,8 +16,8 @@ import pytest
 
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from fieldtools import ROOT
-from running import exporter
+from support.fieldtools import ROOT
+from support.running import exporter
 
 pytestmark = pytest.mark.nightly
 

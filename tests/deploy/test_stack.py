@@ -14,7 +14,7 @@ import pytest
 from demo.processes import Server, free_port, running
 from deploy import containers
 from deploy.asking import until
-from fieldtools import ROOT, tool
+from support.fieldtools import ROOT, tool
 
 # Of each service: its server, and what asks it for its health. Debian's promtool cannot ask.
 PROGRAMS = {"prometheus": ("prometheus3", "promtool3"), "alertmanager": ("alertmanager-current", "amtool-current")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import SERVE_VARIABLES, exporter
-from fieldtools import ROOT, run
+from support.fieldtools import ROOT, run
 
 FOLDER = ROOT / "deploy" / "systemd"
 UNIT = FOLDER / "specdec-exporter.service"

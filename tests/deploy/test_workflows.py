@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deploy.workflows import GITHUB, WORKFLOWS, jobs, make_targets, scripts, steps
-from fieldtools import ROOT, run
+from support.fieldtools import ROOT, run
 
 MANIFESTS = {
     "pip": "pyproject.toml",
@@ -66,7 +66,7 @@ def test_every_python_that_the_package_names_is_tested() -> None:
 
 
 def test_the_image_is_built_with_arguments_that_it_knows() -> None:
-    recipe = (ROOT / "tools/release/release.mk").read_text(encoding="utf-8")
+    recipe = (ROOT / "make/release.mk").read_text(encoding="utf-8")
     given = set(re.findall(r"--build-arg (\w+)=", recipe)) - {"SOURCE_DATE_EPOCH"}  # BuildKit's own
 
     known = set(re.findall(r"(?m)^ARG (\w+)", (ROOT / "Dockerfile").read_text(encoding="utf-8")))

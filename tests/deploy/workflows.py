@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
@@ -37,6 +37,6 @@ def make_targets() -> set[str]:
     """The targets of the Makefile and of what it includes."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     included = re.findall(r"(?m)^include (\S+)$", makefile)
-    texts = [makefile, *((ROOT / path).read_text(encoding="utf-8") for path in included)]
+    texts = [makefile, *(path.read_text(encoding="utf-8") for pattern in included for path in ROOT.glob(pattern))]
     rules = (line for text in texts for line in re.findall(r"(?m)^([a-z][\w -]*):(?!=)", text))
     return {target for rule in rules for target in rule.split()}

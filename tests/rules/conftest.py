@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldtools import either
-from promtool import REPOSITORY, Promtool, promtool
 from rules.scenario import Groups, Pack, Source, rule_groups
+from support.fieldtools import either
+from support.promtool import REPOSITORY, Promtool, promtool
 
 RENDERED = REPOSITORY / "rules" / "rendered"
 FILES: dict[Source, str] = {"exporter": "specdec.rules.yaml", "vllm": "specdec-vllm.rules.yaml"}

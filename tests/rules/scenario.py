@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import rjsonnet
 
-import yamltext
-from promtool import REPOSITORY, Promtool, PromtoolError
-from rulelint import seconds
+from support import yamltext
+from support.promtool import REPOSITORY, Promtool, PromtoolError
+from support.rulelint import seconds
 
 INF = float("inf")
 # Buckets of vLLM since 0.8.4; the exporter keeps them.

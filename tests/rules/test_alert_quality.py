@@ -12,8 +12,8 @@ import yaml
 from bench.alert_replay import Samples, episodes, replay
 from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, SLOW_TICKET
 from bench.alert_traces import MINUTE, START, Latency, Minute, replica, samples
-from promtool import Promtool
 from rules.scenario import pinned
+from support.promtool import Promtool
 
 SLOW = SLOW_TICKET.split()[0]
 

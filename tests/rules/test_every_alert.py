@@ -14,7 +14,6 @@ import pytest
 
 from alertmanager.catalogue import FRAGMENT, document
 from alertmanager.inhibition import inhibited
-from promtool import promtool
 from rules.conftest import rendered
 from rules.scenario import (
     CONTROL,
@@ -35,6 +34,7 @@ from rules.scenario import (
     slower,
     with_tail,
 )
+from support.promtool import promtool
 
 HEALTHY = (0.85, 0.72, 0.59)
 ONSET, MENDED, MINUTES = 40, 280, 368  # four hours

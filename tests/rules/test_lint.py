@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import rulelint
-import yamltext
-from fieldtools import ROOT, run
+from support import rulelint, yamltext
+from support.fieldtools import ROOT, run
 
 RULES = ROOT / "rules"
 RENDERED = sorted((RULES / "rendered").glob("*.yaml"))

@@ -13,10 +13,10 @@ import yaml
 
 from bench.fleet import exposing
 from deploy.manifests import KUBERNETES, read
-from fieldtools import ROOT
 from rules.conftest import rendered
-from running import wait_until
-from tsdb import prometheus, query
+from support.fieldtools import ROOT
+from support.running import wait_until
+from support.tsdb import prometheus, query
 
 CONVERTED = {"convert_classic_histograms_to_nhcb": True}
 # The operator writes the field of a PodMonitor as the setting of a scrape.

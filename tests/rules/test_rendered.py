@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import rjsonnet
 
-import yamltext
-from backfill import records
-from fieldtools import run
-from promtool import REPOSITORY
 from rules.conftest import RENDERED
 from rules.scenario import evaluated
 from specdec_exporter.serving.problems import PROBLEMS
+from support import yamltext
+from support.backfill import records
+from support.fieldtools import run
+from support.promtool import REPOSITORY
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
 ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "dashboard_url"}

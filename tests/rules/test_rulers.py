@@ -10,9 +10,9 @@ from typing import Any
 import promql_parser as promql
 import pytest
 
-from fieldtools import ROOT
 from rules.conftest import RENDERED, rendered
 from rules.scenario import Case, Groups, Pack, Phase, Series, Source, evaluated, rule_groups, service
+from support.fieldtools import ROOT
 
 PAGE = ROOT / "docs" / "load-the-pack.md"
 GOOGLES_FIELDS = {"record", "alert", "expr", "for", "labels", "annotations"}

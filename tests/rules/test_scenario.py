@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from promtool import PromtoolError
 from rules.scenario import CONTROL, Case, Pack, Phase, service
+from support.promtool import PromtoolError
 
 DOWN = {"SpecDecodeTargetDown critical"}
 UP = 'count(ALERTS{alertname="SpecDecodeTargetDown", inference_service="chat"})'

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from promtool import Promtool
 from rules.scenario import NOWHERE, SECOND, Case, Pack, Phase, Series, Source, groups_with, replica, service
+from support.promtool import Promtool
 
 QUIET: set[str] = set()
 DOWN_PAGE = "SpecDecodeTargetDown critical"

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-import rulelint
-from backfill import record, recording_layers
-from fieldtools import ROOT, run
-from promtool import promtool
-from tsdb import Vector, flush, import_samples, prometheus, query, victoria_metrics
+from support import rulelint
+from support.backfill import record, recording_layers
+from support.fieldtools import ROOT, run
+from support.promtool import promtool
+from support.tsdb import Vector, flush, import_samples, prometheus, query, victoria_metrics
 
 COMPAT = ROOT / "rules" / "rendered" / "specdec.compat.rules.yaml"
 GOLDEN = ROOT / "tests" / "golden"

@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from builders import Clock
-from logfiles import Log, Reader
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.serving.state import PredictorState
+from support.builders import Clock
+from support.logfiles import Log, Reader
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
-import running
-from certificates import Identity, issue
 from specdec_exporter import bounds
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.config import Access
 from specdec_exporter.errors import FetchError, SpecdecError
 from specdec_exporter.predictor.metrics.access import system_trust
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
+from support import running
+from support.certificates import Identity, issue
 
 NOBODY = "http://127.0.0.1:9"
 BODY = b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="m"} 3.0\n'

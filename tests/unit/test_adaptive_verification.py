@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.samples import Sample
 
-import running
-from builders import Clock, arguments, engine, known, snapshot, started
-from loglines import ARGUMENTS_HEADER, HEADER
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import PredictorSettings
@@ -27,6 +24,9 @@ from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures, figur
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict
+from support import running
+from support.builders import Clock, arguments, engine, known, snapshot, started
+from support.loglines import ARGUMENTS_HEADER, HEADER
 
 ADAPTIVE = Deployment(adaptive_verification=True)
 METHODS = [("dspark", 7), ("eagle3", 3)]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import arguments, config, known, window
 from specdec_exporter.inspection.account import HISTORY_PARTS, SERIES_CAPACITY, Account, Tokens, WindowSeries
 from specdec_exporter.inspection.logstory import (
     MAX_CONFIGURATIONS,
@@ -21,6 +20,7 @@ from specdec_exporter.predictor.log.events import (
     Event,
     SpecDecoding,
 )
+from support.builders import arguments, config, known, window
 
 K = 3
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from builders import CAPTURES
-from loglines import HEADER, SPEC
-from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.sources.inputs import LogInputs
+from support.builders import CAPTURES
+from support.loglines import HEADER, SPEC
+from support.running import printed
 
 SPEC_LINE = f"{HEADER}{SPEC}\n"
 

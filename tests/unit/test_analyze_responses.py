@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from builders import CAPTURES, FIXTURES
-from running import printed
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
+from support.builders import CAPTURES, FIXTURES
+from support.running import printed
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
 GATEWAY = str(FIXTURES / "responses" / "0.32.0-gateway.jsonl")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fieldtools import ROOT
 from specdec_exporter.predictor.metrics.families import MEANINGS, PREFIXES
+from support.fieldtools import ROOT
 
 PACKAGE = ROOT / "exporter" / "specdec_exporter"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

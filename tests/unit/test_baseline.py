@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import yamltext
 from specdec_exporter.baseline.file import (
     Baseline,
     Block,
@@ -30,6 +29,7 @@ from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
+from support import yamltext
 
 INF = math.inf
 

@@ -12,8 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from builders import CAPTURES
-from running import predictor
 from specdec_exporter.baseline.file import Baseline, Block, Context, to_document, to_yaml
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import SpecdecError
@@ -22,6 +20,8 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.load import Load
+from support.builders import CAPTURES
+from support.running import predictor
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()

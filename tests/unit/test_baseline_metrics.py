@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builders import CAPTURES, engine, exposed, latency, snapshot
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
 from specdec_exporter.config import PredictorSettings
@@ -20,6 +19,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.facts import DecodingBaseline
+from support.builders import CAPTURES, engine, exposed, latency, snapshot
 
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"
 INF = float("inf")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchruns import codes, compared, detailed, ran, result
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.bench import as_markdown
+from support.benchruns import codes, compared, detailed, ran, result
 
 
 def test_the_first_lines_say_what_was_found_at_which_load_and_what_to_do(write: Any) -> None:

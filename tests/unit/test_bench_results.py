@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchruns import BENCH, aiperf, compared, detailed, parsed, ran, refused, result
-from builders import FIXTURES, numbers
-from promtool import REPOSITORY
 from specdec_exporter import bounds
 from specdec_exporter.comparison.bench import BenchComparison, BenchRuns, compare_bench
 from specdec_exporter.comparison.benchload import BenchLoad, BenchSide
@@ -25,6 +22,9 @@ from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.bench import as_markdown
 from specdec_exporter.terminal.sections import as_json
+from support.benchruns import BENCH, aiperf, compared, detailed, parsed, ran, refused, result
+from support.builders import FIXTURES, numbers
+from support.promtool import REPOSITORY
 
 
 def real(*files: str | Path) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchruns import aiperf, codes, compared, parsed, ran, refused, result
-from builders import FIXTURES
 from specdec_exporter.comparison.bench import compare_bench
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal.bench import as_markdown, print_bench
+from support.benchruns import aiperf, codes, compared, parsed, ran, refused, result
+from support.builders import FIXTURES
 
 
 def test_more_than_two_files_are_told_apart_by_their_figures_of_speculation(write: Any) -> None:

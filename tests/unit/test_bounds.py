@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 
-from builders import Clock, engine, numbers, snapshot, started
 from specdec_exporter import bounds
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.errors import ExpositionError
@@ -26,6 +25,7 @@ from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.web.server import _Taken
+from support.builders import Clock, engine, numbers, snapshot, started
 
 RUNNING = 'vllm:num_requests_running{{model_name="{}",engine="{}"}} 1\n'
 

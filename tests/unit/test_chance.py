@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from builders import known
 from specdec_exporter.speculation.chance import (
     Estimate,
     Spread,
@@ -25,6 +24,7 @@ from specdec_exporter.speculation.chance import (
     stalled,
 )
 from specdec_exporter.speculation.policy import load_policy
+from support.builders import known
 
 POLICY = load_policy().chance
 FEWEST = POLICY.fewest_batches

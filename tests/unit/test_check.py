@@ -15,10 +15,6 @@ from typing import Any
 
 import pytest
 
-import running
-from builders import CAPTURES, started
-from recordings import recording
-from running import Predictor
 from specdec_exporter.baseline.file import write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
@@ -26,6 +22,10 @@ from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
+from support import running
+from support.builders import CAPTURES, started
+from support.recordings import recording
+from support.running import Predictor
 
 INTERVAL = 0.05
 

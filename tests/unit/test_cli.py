@@ -18,11 +18,11 @@ from types import MappingProxyType
 
 import pytest
 
-from builders import CAPTURES
-from loglines import HEADER, SPEC
 from specdec_exporter import __version__
 from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
+from support.builders import CAPTURES
+from support.loglines import HEADER, SPEC
 
 COMMANDS = ["analyze", "baseline", "check", "compare", "completion", "doctor", "healthcheck", "serve"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"

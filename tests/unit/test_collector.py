@@ -14,7 +14,6 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 import metrictables
-from builders import CAPTURES, config, engine, exposed, snapshot, window
 from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.predictor.log.events import PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -23,6 +22,7 @@ from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
+from support.builders import CAPTURES, config, engine, exposed, snapshot, window
 
 # Families whose values are of this machine or this moment.
 VOLATILE = re.compile(r"(# (HELP|TYPE) )?(process_|python_|specdec_exporter_|specdec_scrape_collector_duration)")

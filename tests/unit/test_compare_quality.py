@@ -13,9 +13,9 @@ from bench.compare_machine import Machine, Server, Trace, side_by_side
 from bench.compare_traffic import Traffic, tokens_per_step
 from bench.compare_trials import Case, live_looks, run_trial
 from bench.compare_truth import Run, calm_runs, intervals, overloaded, speedup, truth_of
-from builders import known
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.speculation.acceptance import ratio
+from support.builders import known
 
 ALIKE = Traffic(prompt_sigma=0.0, answer_sigma=0.0)
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import known
-from recordings import CONTEXT, CURVE, INF, codes, compared, histogram, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import SLIS, LatencyComparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.policy import load_policy
+from support.builders import known
+from support.recordings import CONTEXT, CURVE, INF, codes, compared, histogram, loaded, lognormal, recording
 
 replace = msgspec.structs.replace
 

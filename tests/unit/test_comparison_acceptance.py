@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import known
-from recordings import CONTEXT, codes, compared, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.errors import ComparisonError
@@ -18,6 +16,8 @@ from specdec_exporter.predictor.quantization import Quantization, quantization_o
 from specdec_exporter.speculation.chance import proportion
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.terminal.comparison import as_markdown
+from support.builders import known
+from support.recordings import CONTEXT, codes, compared, loaded, recording
 
 GOOD = (0.8, 0.7, 0.6)  # 70 %
 SETTINGS = "settings_differ"

@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import known
-from recordings import CURVE, codes, compared, loaded, lognormal, recording
 from specdec_exporter.baseline.file import Baseline, Block
 from specdec_exporter.comparison.compare import Comparison
 from specdec_exporter.comparison.latency import LatencyComparison, Outcome
@@ -23,6 +21,8 @@ from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
+from support.builders import known
+from support.recordings import CURVE, codes, compared, loaded, lognormal, recording
 
 replace = msgspec.structs.replace
 POLICY = load_policy()

@@ -18,9 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
-from anyrecording import recordings
-from promtool import REPOSITORY
-from recordings import CONTEXT, CURVE, compared, loaded, recording
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
@@ -40,6 +37,9 @@ from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.tail import Shift
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison
 from specdec_exporter.terminal.sections import as_json
+from support.anyrecording import recordings
+from support.promtool import REPOSITORY
+from support.recordings import CONTEXT, CURVE, compared, loaded, recording
 
 replace = msgspec.structs.replace
 PLAIN = recording("plain", tpot=[0.0209] * 1000, blocks=12)

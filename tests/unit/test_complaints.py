@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from builders import Clock
 from specdec_exporter.errors import FetchError, FetchReason
 from specdec_exporter.serving.complaints import Complaints
 from specdec_exporter.serving.families.exporter import REASONS
+from support.builders import Clock
 
 
 def said(story: str, seconds: float = 15) -> list[str]:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import known
-from recordings import INF, histogram, lognormal
 from specdec_exporter.comparison.latency import mean_of
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation import tail
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.tail import Sample, Shift
+from support.builders import known
+from support.recordings import INF, histogram, lognormal
 
 POLICY = load_policy()
 

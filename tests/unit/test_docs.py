@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yamltext
-from fieldtools import ROOT
 from specdec_exporter.config import (
     OwnLogSettings,
     PredictorSettings,
@@ -19,6 +17,8 @@ from specdec_exporter.errors import ConfigError
 from specdec_exporter.web.tls import TLSServerConfig
 from specdec_exporter.web.webconfig import HTTPServerConfig, WebConfig
 from specdec_exporter.yamlfile import convert, parse_yaml
+from support import yamltext
+from support.fieldtools import ROOT
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 

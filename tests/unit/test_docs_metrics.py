@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import metrictables
-from fieldtools import run
 from specdec_exporter.serving import families
 from specdec_exporter.serving.families.family import Family, Group
+from support.fieldtools import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = [import_module(f"{families.__name__}.{module.name}") for module in pkgutil.iter_modules(families.__path__)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from fieldtools import ROOT
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import VerdictCode
+from support.fieldtools import ROOT
 from unit.test_docs import section, tables
 
 PAGE = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")

@@ -16,9 +16,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import running
-from builders import CAPTURES
-from fieldtools import ROOT
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.diagnosing import Given, doctor
 from specdec_exporter.doctor.diagnosis import together
@@ -26,6 +23,9 @@ from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import parse_release
+from support import running
+from support.builders import CAPTURES
+from support.fieldtools import ROOT
 
 PAGE = ROOT / "docs" / "doctor.md"
 OURS = ROOT / "deploy" / "kubernetes" / "predictor" / "base" / "inferenceservice.yaml"

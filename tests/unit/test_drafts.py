@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Clock, config, engine, snapshot, window
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
+from support.builders import Clock, config, engine, snapshot, window
 
 KEY = ("tiny", "0")
 LINE = window((4, 3, 2), 5, engine="000")

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import CAPTURES
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
+from support.builders import CAPTURES
 
 DUMPS = sorted(
     path for path in CAPTURES.glob("*/metrics*.txt") if not path.read_bytes().startswith(b"# error")

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import CAPTURES
 from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from support.builders import CAPTURES
 
 DUMPS = [
     (CAPTURES / name).read_bytes()

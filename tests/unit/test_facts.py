@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import FIXTURES, Clock, engine, snapshot
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
@@ -20,6 +19,7 @@ from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
+from support.builders import FIXTURES, Clock, engine, snapshot
 
 FACTS = known_facts()
 by_code = pytest.mark.parametrize("fact", FACTS, ids=[fact.code for fact in FACTS])

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import FIXTURES
-from running import printed
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.inspection.examination import failed_starts
 from specdec_exporter.inspection.logstory import LogStory
@@ -22,7 +20,9 @@ from specdec_exporter.predictor.log.events import Event, ServerReady, StartFailu
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.serving.state import PredictorState
-from userstext import PLACES
+from support.builders import FIXTURES
+from support.running import printed
+from support.userstext import PLACES
 
 FAILED = sorted((FIXTURES / "starts" / "failed").glob("*.log"))
 HEALTHY = sorted([*(FIXTURES / "captures").glob("*/server.log"), *(FIXTURES / "starts").glob("*.log")])

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldtools import tool
-from logfiles import Log, Reader, open_inodes
-from loglines import HEADER, SPEC
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, SpecDecoding
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.follow import LogFollower
+from support.fieldtools import tool
+from support.logfiles import Log, Reader, open_inodes
+from support.loglines import HEADER, SPEC
 
 
 def counted(reader: Reader) -> tuple[int, int]:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import Following, LineScanner, Log, Reader
-from running import exporter
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.predictor.sources import follow
 from specdec_exporter.predictor.sources.follow import LogFollower
 from specdec_exporter.predictor.sources.logfile import LogFile
+from support.logfiles import Following, LineScanner, Log, Reader
+from support.running import exporter
 
 NOBODY = 65534
 

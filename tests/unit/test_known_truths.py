@@ -21,7 +21,6 @@ from bench.compare_live import watched
 from bench.compare_machine import Machine, Server, side_by_side
 from bench.compare_services import Service
 from bench.compare_traffic import Traffic
-from builders import FIXTURES, Clock, known, latency, numbers
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.comparison.compare import Comparison, compare
@@ -37,6 +36,7 @@ from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import step_times
+from support.builders import FIXTURES, Clock, known, latency, numbers
 
 POLICY = load_policy()
 MINUTES = 10

@@ -15,8 +15,6 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfiles import Following, LineScanner, texts
-from running import listening
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -27,6 +25,8 @@ from specdec_exporter.predictor.sources.kubelog import (
     StampedLines,
     predictors_container,
 )
+from support.logfiles import Following, LineScanner, texts
+from support.running import listening
 
 LONG_AGO = "2026-01-01T00:00:0"
 PATH = "/api/v1/namespaces/prod/pods/llama-0/log"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfiles import LineScanner, Log, Reader, texts
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources import follow, stream
 from specdec_exporter.predictor.sources.stream import read_stream
+from support.logfiles import LineScanner, Log, Reader, texts
 
 LIMIT = 64  # instead of LINE_BYTES, so that small examples reach it
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldtools import ROOT
+from support.fieldtools import ROOT
 
 FOLDERS = ("docs", "deploy", "rules", "dashboards", "alertmanager", "tools", "tests", ".github")
 WORDS, WORDS_OF_EVIDENCE, WORDS_OF_A_PAGE = 35_000, 12_000, 1_800

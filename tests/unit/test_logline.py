@@ -9,8 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import FIXTURES
-from loglines import (
+from specdec_exporter.predictor.facts.deployment import of_arguments
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    Malformed,
+    PredictorWarning,
+    RequestParams,
+    ServerArguments,
+    SpecDecoding,
+)
+from specdec_exporter.predictor.log.logline import parse_line
+from support.builders import FIXTURES
+from support.loglines import (
     ARGUMENTS,
     CONFIG,
     EXTRA_FIELDS,
@@ -26,17 +37,6 @@ from loglines import (
     spec,
     without_place,
 )
-from specdec_exporter.predictor.facts.deployment import of_arguments
-from specdec_exporter.predictor.log.events import (
-    EngineConfig,
-    EngineStats,
-    Malformed,
-    PredictorWarning,
-    RequestParams,
-    ServerArguments,
-    SpecDecoding,
-)
-from specdec_exporter.predictor.log.logline import parse_line
 
 # --- what real releases printed ---
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from loglines import (
+from specdec_exporter.predictor.log.events import (
+    EngineConfig,
+    EngineStats,
+    SpecDecoding,
+)
+from support.loglines import (
     CONFIG,
     HEADER,
     SPEC,
@@ -19,11 +24,6 @@ from loglines import (
     parse,
     spec,
     without_place,
-)
-from specdec_exporter.predictor.log.events import (
-    EngineConfig,
-    EngineStats,
-    SpecDecoding,
 )
 
 # --- what stands around a message ---

@@ -8,7 +8,12 @@ from string import ascii_lowercase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglines import (
+from specdec_exporter.predictor.log.events import (
+    Malformed,
+    ServerArguments,
+)
+from specdec_exporter.predictor.log.logline import parse_line
+from support.loglines import (
     ARGUMENTS,
     CONFIG,
     EXTRA_FIELDS,
@@ -24,11 +29,6 @@ from loglines import (
     rendered,
     spec,
 )
-from specdec_exporter.predictor.log.events import (
-    Malformed,
-    ServerArguments,
-)
-from specdec_exporter.predictor.log.logline import parse_line
 
 # Names of one word that known fields have: a second field of that name is an error.
 KNOWN_NAMES = {

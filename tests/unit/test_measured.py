@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from builders import Clock, exposed, known, latency
 from specdec_exporter.baseline.recording import Recorder
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
@@ -24,6 +23,7 @@ from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import step_times
 from specdec_exporter.speculation.verdict import Verdict
+from support.builders import Clock, exposed, known, latency
 
 POLICY = load_policy()
 # The guide's server: EAGLE-3, k = 3. Without speculation it gave 47.84 tokens/s to one request.

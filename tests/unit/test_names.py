@@ -18,8 +18,6 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import running
-from builders import started
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import PredictorSettings
@@ -31,6 +29,8 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.responses import ResponseSpeculation, parse_response
 from specdec_exporter.serving.collector import SpecdecCollector
+from support import running
+from support.builders import started
 
 # The escape character in both its spellings, other control characters, line separators, one that reverses what follows.
 CONTROLS = "\x1b\x9b\x00\x07\x08\n\r\x7f\x85\u2028\u2029\u200b\u202e\u2066\ufeff"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Clock, arguments, config, engine, exposed, known, latency, snapshot
 from specdec_exporter.baseline.file import Baseline, as_utc, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings
@@ -21,6 +20,7 @@ from specdec_exporter.serving.problems import Problem, problems
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.serving.traffic import TrafficWindow
 from specdec_exporter.speculation.acceptance import Counts
+from support.builders import Clock, arguments, config, engine, exposed, known, latency, snapshot
 
 NOW = 1_790_000_000.0
 HOUR = 3600.0

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import Clock, engine, snapshot
 from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from support.builders import Clock, engine, snapshot
 
 STARTED = 1_789_000_000.0  # long before the clock of the tests
 

@@ -19,11 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import CAPTURES, engine, known, latency, snapshot
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from recordings import CURVE, loaded
-from running import Predictor, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.intervals import MOST_ROWS, thinned
 from specdec_exporter.baseline.live import logged_start, record
@@ -36,6 +33,9 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load
+from support.builders import CAPTURES, engine, known, latency, snapshot
+from support.recordings import CURVE, loaded
+from support.running import Predictor, predictor
 
 INF = float("inf")
 BEFORE = (CAPTURES / "0.25.1-draft_model-k3/metrics-0-before-any-request.txt").read_bytes()

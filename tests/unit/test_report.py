@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from builders import config, window
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
 from specdec_exporter.terminal.console import bar, reading_progress, write
 from specdec_exporter.terminal.log import print_analysis
+from support.builders import config, window
 
 ESCAPE = "\x1b"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import CAPTURES
 from specdec_exporter import bounds
 from specdec_exporter.inspection.requestgroups import OTHER, RequestGroups
 from specdec_exporter.inspection.requests import RequestsAnalysis, RequestStory, RequestTemperatures
@@ -21,6 +20,7 @@ from specdec_exporter.predictor.responses import (
     WithoutRecord,
     parse_response,
 )
+from support.builders import CAPTURES
 
 SAVED = json.loads((CAPTURES / "0.32.0-draft_model-per-request-metrics" / "responses.json").read_bytes())
 Step = tuple[int, int]  # accepted, draft tokens

@@ -13,12 +13,11 @@ import pytest
 import rjsonnet
 import yaml
 
-import rulelint
-import yamltext
-from fieldtools import ROOT
 from rules.test_lint import CHECKS
 from specdec_exporter import __version__
 from specdec_exporter.speculation.policy import load_policy
+from support import rulelint, yamltext
+from support.fieldtools import ROOT
 
 RUNBOOKS = ROOT / "rules" / "runbooks"
 INDEX = RUNBOOKS / "README.md"

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import CAPTURES
-from loglines import ARGUMENTS, ARGUMENTS_HEADER, HEADER, SPEC_V0, without_place
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.predictor.log import joining
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -29,6 +27,8 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.logline import parse_line, parse_text
 from specdec_exporter.predictor.log.message import SERVERS_OWN, How
 from specdec_exporter.predictor.log.scan import LogFormat, LogScanner, LogTrust
+from support.builders import CAPTURES
+from support.loglines import ARGUMENTS, ARGUMENTS_HEADER, HEADER, SPEC_V0, without_place
 
 ACCESS = b'INFO:     10.0.0.1:5 - "POST /v1/completions HTTP/1.1" 200 OK'
 UNKNOWN_WARNING = b"WARNING 11-20 21:44:52 [vllm.py:5] Enforce eager set"

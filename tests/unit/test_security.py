@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from fieldtools import ROOT
 from specdec_exporter import bounds
+from support.fieldtools import ROOT
 
 THREATS = ROOT / "docs" / "evidence" / "threats.md"
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}

@@ -14,9 +14,9 @@ import click
 import yaml
 
 import metrictables
-from fieldtools import ROOT
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.serving.families.family import help_text
+from support.fieldtools import ROOT
 
 SOURCE = ROOT / "exporter" / "specdec_exporter"
 RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"

@@ -20,10 +20,6 @@ from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
-from anyrecording import recordings
-from builders import known, numbers
-from promtool import REPOSITORY
-from recordings import CONTEXT, loaded, recording
 from specdec_exporter.baseline.file import Baseline, to_yaml
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
@@ -36,6 +32,10 @@ from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal import plot
 from specdec_exporter.terminal.sections import as_json
 from specdec_exporter.terminal.several import as_markdown, print_several
+from support.anyrecording import recordings
+from support.builders import known, numbers
+from support.promtool import REPOSITORY
+from support.recordings import CONTEXT, loaded, recording
 
 replace = msgspec.structs.replace
 LOADS = (0.9, 3.0, 7.0, 15.0, 30.0, 60.0)

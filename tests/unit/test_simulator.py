@@ -16,7 +16,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from builders import CAPTURES
 from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
 from demo.simulator.log import log_lines
@@ -24,8 +23,9 @@ from demo.simulator.scenario import BreakMetrics, Collapse, Incident, Restart
 from demo.simulator.server import serving
 from demo.simulator.settings import LatencyModel, SettingsError, SimulatorSettings, load_settings
 from demo.simulator.totals import Totals
-from fieldtools import ROOT
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from support.builders import CAPTURES
+from support.fieldtools import ROOT
 
 DEMO = ROOT / "deploy" / "demo"
 IN_TIME_SECONDS = 20.0

@@ -14,7 +14,6 @@ import pytest
 
 from bench.counting import ONE_ENGINE
 from bench.processes import descriptors
-from builders import started
 from faults.wire import REFUSED, SLOW, SOUND, Server
 from faults.wire import serving as answering
 from specdec_exporter.config import PredictorSettings, Settings
@@ -22,6 +21,7 @@ from specdec_exporter.errors import FetchError
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
+from support.builders import started
 
 SCRAPERS = 8
 

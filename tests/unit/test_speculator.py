@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import FIXTURES, Clock, arguments, config, engine, snapshot, window
 from specdec_exporter import bounds
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
@@ -14,6 +13,7 @@ from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, En
 from specdec_exporter.predictor.log.speculator import Speculator, speculator
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.serving.state import PredictorState
+from support.builders import FIXTURES, Clock, arguments, config, engine, snapshot, window
 
 LOGS = FIXTURES / "speculators"
 

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import CAPTURES, Clock, engine, snapshot
-from loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
 from specdec_exporter import bounds
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
@@ -28,6 +26,8 @@ from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.log.start import Start, seconds_between, summarise
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.state import PredictorState
+from support.builders import CAPTURES, Clock, engine, snapshot
+from support.loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
 
 
 def line(source: str, message: str, time: str = "21:44:52") -> str:

@@ -9,12 +9,12 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.history import HISTORY_POINTS
 from specdec_exporter.serving.state import PredictorState
+from support.builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
 
 
 def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import Following, LineScanner
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.sources.stdin import StreamFollower
+from support.logfiles import Following, LineScanner
 
 
 def follow(fd: int) -> Following[StreamFollower]:

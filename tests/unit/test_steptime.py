@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import known, numbers
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes, step_times
+from support.builders import known, numbers
 
 POLICY = load_policy()
 FEWEST = POLICY.chance.fewest_batches

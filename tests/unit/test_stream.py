@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from logfiles import LineScanner, texts
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.sources.stream import read_stream
+from support.logfiles import LineScanner, texts
 
 
 def test_progress_is_told_about_every_256_kib(tmp_path: Path) -> None:

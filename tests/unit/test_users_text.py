@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import CAPTURES
-from loglines import PARAMS, SPEC, STATS
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     EngineConfig,
@@ -20,7 +18,9 @@ from specdec_exporter.predictor.log.events import (
     SpecDecoding,
 )
 from specdec_exporter.predictor.log.scan import LogScanner
-from userstext import (
+from support.builders import CAPTURES
+from support.loglines import PARAMS, SPEC, STATS
+from support.userstext import (
     BEFORE,
     LINE_ENDS,
     MESSAGES,
@@ -153,7 +153,7 @@ def test_a_request_that_breaks_off_leaves_engines_and_errors_alone() -> None:
 
 
 def test_the_log_of_a_real_server_under_attack_has_the_servers_own_numbers() -> None:
-    # vLLM 0.32.0 with --enable-log-requests, as tests/vllm/hostile.py attacks it.
+    # vLLM 0.32.0 with --enable-log-requests, as lab/vllm/hostile.py attacks it.
     capture = CAPTURES / "0.32.0-hostile-users"
     lines = (capture / "hostile.log").read_bytes().split(b"\n")
     metrics = (capture / "metrics-1-after.txt").read_text()

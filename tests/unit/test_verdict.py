@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import known
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.speculation.acceptance import Counts
@@ -21,6 +20,7 @@ from specdec_exporter.speculation.findings import curve_finding
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Levels, load_policy
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode, worst
+from support.builders import known
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders import Clock, arguments, engine, snapshot
 from specdec_exporter.serving.lastword import Remembered, remembered
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
@@ -22,6 +21,7 @@ from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from support.builders import Clock, arguments, engine, snapshot
 
 POLICY = load_policy()
 HOLD = POLICY.verdict_hold_seconds

@@ -13,9 +13,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from running import listening
 from specdec_exporter.serving.status import Status
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
+from support.running import listening
 
 
 @dataclasses.dataclass

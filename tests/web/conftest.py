@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
-from fieldtools import tool
+from support.fieldtools import tool
 from web.browser import Browser
 
 CHROMIUM_FLAGS = [

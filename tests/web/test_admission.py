@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from builders import CAPTURES
-from running import exporter, listening, predictor
 from specdec_exporter import bounds
 from specdec_exporter.web.admission import Admission, limited_runner
+from support.builders import CAPTURES
+from support.running import exporter, listening, predictor
 
 BODY = (CAPTURES / "0.32.0-draft_model-k3" / "metrics-8-p90.txt").read_bytes()
 REQUEST = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n"

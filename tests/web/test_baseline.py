@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import CAPTURES
-from running import Exporter, Predictor, exporter, predictor
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
+from support.builders import CAPTURES
+from support.running import Exporter, Predictor, exporter, predictor
 
 FIRST = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
 RESTARTED = FIRST.replace(b"process_start_time_seconds 1.79521", b"process_start_time_seconds 2.79521")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from certificates import issue
 from specdec_exporter.commands import serve as command
 from specdec_exporter.config import load_settings
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.serving import serve
+from support.certificates import issue
 
 GOOD = {
     "defaults": "",

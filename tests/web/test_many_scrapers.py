@@ -12,9 +12,9 @@ from aiohttp.typedefs import Handler
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from running import listening
 from specdec_exporter.config import Settings
 from specdec_exporter.web.server import Endpoints
+from support.running import listening
 
 SCRAPERS = 8
 

@@ -7,9 +7,9 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from logfiles import Log
-from loglines import HEADER, SPEC
-from running import Exporter, exporter
+from support.logfiles import Log
+from support.loglines import HEADER, SPEC
+from support.running import Exporter, exporter
 
 NAME = 'inference_service="default"'
 WINDOWS = f'specdec_log_windows_total{{engine="0",{NAME},model_name=""}}'

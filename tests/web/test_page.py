@@ -11,10 +11,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from builders import known
 from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
-from running import exporter
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.serving.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
@@ -22,6 +20,8 @@ from specdec_exporter.speculation.benefit import Basis, BreakEven
 from specdec_exporter.speculation.facts import StateName
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 from specdec_exporter.web.page import PAGE
+from support.builders import known
+from support.running import exporter
 from web.browser import Browser, Exporter
 from web.statuses import LOADS, MEASURED, NOW, UNKNOWN, an_hour, figures, predictor, status, verdict
 

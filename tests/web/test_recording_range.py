@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import tsdb
-from builders import known
-from fieldtools import either
-from promtool import promtool
 from specdec_exporter.baseline.file import Baseline, Context, to_yaml
 from specdec_exporter.baseline.prometheus import record_range
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.speculation.load import Load
+from support import tsdb
+from support.builders import known
+from support.fieldtools import either
+from support.promtool import promtool
 
 START = 1_790_000_000
 STEP = 15

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from builders import CAPTURES
-from fieldtools import ROOT
-from running import exporter, predictor
+from support.builders import CAPTURES
+from support.fieldtools import ROOT
+from support.running import exporter, predictor
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 

@@ -16,9 +16,9 @@ import pytest
 from aiohttp import ClientSession, web
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from builders import CAPTURES
-from fieldtools import tool
-from running import answer_nothing, exporter, predictor
+from support.builders import CAPTURES
+from support.fieldtools import tool
+from support.running import answer_nothing, exporter, predictor
 
 K3 = CAPTURES / "0.32.0-draft_model-k3"
 FIRST, SECOND = (K3 / name for name in ("metrics-8-p90.txt", "metrics-5-p60.txt"))

@@ -20,12 +20,12 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from yarl import URL
 
-from certificates import Identity, issue
-from running import exporter, listening
 from specdec_exporter.commands import healthcheck
 from specdec_exporter.errors import ConfigError, SpecdecError
 from specdec_exporter.web.basicauth import protect
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
+from support.certificates import Identity, issue
+from support.running import exporter, listening
 
 # With a salt that stays, for it is in the names of tests, and every worker must find the same.
 ALICE = bcrypt.hashpw(b"wonderland", b"$2b$04$j.Cm3PaPHiD0oF84qI6Mk.").decode()

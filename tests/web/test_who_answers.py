@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from builders import Clock, started
 from faults.judge import Increase, Scrape, increase_problems, problems
 from faults.kinds import KINDS, Kind
 from faults.processes import series
 from faults.wire import NO_ANSWER, SOUND, serving
-from promtool import promtool
 from specdec_exporter.config import PredictorSettings, WebSettings
 from specdec_exporter.serving.collector import SpecdecCollector
-from tsdb import ask, prometheus
+from support.builders import Clock, started
+from support.promtool import promtool
+from support.tsdb import ask, prometheus
 
 BEGIN = 1_790_001_000.0
 ASKED = ("specdec_generation_tokens_total", "specdec_accepted_tokens_total", "specdec_step_latency_seconds_count")

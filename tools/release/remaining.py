@@ -27,8 +27,8 @@ def unready(root: Path, version: str) -> list[str]:
         notes((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     except ValueError as error:
         found.append(f"CHANGELOG.md {error}")
-    if not REGISTERED.search((root / "artifacthub-repo.yml").read_text(encoding="utf-8")):
-        found.append("artifacthub-repo.yml has no repositoryID: Artifact Hub gives it")
+    if not REGISTERED.search((root / "deploy/helm/artifacthub-repo.yml").read_text(encoding="utf-8")):
+        found.append("deploy/helm/artifacthub-repo.yml has no repositoryID: Artifact Hub gives it")
     if changed := _git(root, "status", "--porcelain"):
         found.append(f"not committed: {', '.join(line.split()[-1] for line in changed.splitlines())}")
     if not _git(root, "tag", "--list", f"v{version}"):

@@ -1,0 +1,1 @@
+"""What tests and the laboratory stand on: builders of data, servers, programs of the field."""

@@ -1,0 +1,124 @@
+"""Real time-series databases as processes of their own, on ports that the kernel chose, stopped by their own handle."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.fieldtools import tool, untidy
+from support.running import started
+
+QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
+Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def serving(command: Sequence[str], url: str, ready: str, log: Path) -> Iterator[str]:
+    """Run a server until the end of the block, which begins when ``url`` + ``ready`` answers; ``log``: its words."""
+    with started(log.stem, command, directory=log.parent, ready=lambda: _answers(url + ready), environment=untidy()):
+        yield url
+
+
+@contextmanager
+def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}\n", *options: str) -> Iterator[str]:
+    """Serve the blocks in ``data``; without a ``configuration`` it scrapes nothing. Yield the base URL."""
+    address = f"127.0.0.1:{free_port()}"
+    config = data.with_suffix(".yml")
+    config.write_text(configuration)
+    command = [
+        tool(program),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--query.timeout={QUERY_SECONDS}s",
+        f"--web.listen-address={address}",
+        *options,
+    ]
+    with serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
+        yield url
+
+
+@contextmanager
+def victoria_metrics(data: Path) -> Iterator[str]:
+    """An empty single-node VictoriaMetrics, which takes remote writes and answers queries; yield the base URL."""
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        tool("victoria-metrics"),
+        f"-storageDataPath={data}",
+        "-retentionPeriod=100y",
+        f"-httpListenAddr={address}",
+        "-memory.allowedBytes=256MB",
+    ]
+    with serving(command, f"http://{address}", "/health", data.with_suffix(".log")) as url:
+        yield url
+
+
+def import_samples(url: str, exposition: str) -> None:
+    """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
+    with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
+        assert response.status == 204
+    flush(url)
+
+
+def flush(url: str) -> None:
+    """Make all that a VictoriaMetrics has received visible to queries, and forget its cached answers."""
+    for path in ("/internal/force_flush", "/internal/resetRollupResultCache"):
+        with urllib.request.urlopen(url + path, timeout=60):
+            pass
+
+
+def ask(url: str, endpoint: str, **parameters: str) -> Any:
+    """The data that either database's API answers with; AssertionError with its words where it complains."""
+    return ask_for({}, url, endpoint, **parameters)
+
+
+def ask_for(headers: Mapping[str, str], url: str, endpoint: str, **parameters: str) -> Any:
+    """The same with headers, which may name a tenant."""
+    body = urllib.parse.urlencode(parameters).encode()
+    return _answer(urllib.request.Request(f"{url}/api/v1/{endpoint}", body, dict(headers)), parameters)
+
+
+def rules(url: str, headers: Mapping[str, str] | None = None) -> Any:
+    """The groups of a ruler's rules, each rule with its state."""
+    return _answer(urllib.request.Request(f"{url}/api/v1/rules", headers=dict(headers or {})))["groups"]
+
+
+def _answer(request: urllib.request.Request, parameters: Mapping[str, str] | None = None) -> Any:
+    try:
+        with urllib.request.urlopen(request, timeout=QUERY_SECONDS) as response:
+            answer = json.load(response)
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+    assert not answer.get("warnings"), (answer["warnings"], parameters)
+    return answer["data"]
+
+
+def query(url: str, expression: str, at: float, headers: Mapping[str, str] | None = None) -> Vector:
+    """The vector that an expression has at a time (seconds since the epoch)."""
+    data = ask_for(headers or {}, url, "query", query=expression, time=f"{at:.3f}")
+    if data["resultType"] == "scalar":
+        return {(): float(data["result"][1])}
+    return {tuple(sorted(each["metric"].items())): float(each["value"][1]) for each in data["result"]}
