@@ -24,11 +24,11 @@ DOWN_AFTER_SECONDS = 75.0
 PAGES_SECONDS = 1200.0
 RECOVERY_SECONDS = 420.0
 # A record of each service with drafts, and one of the same group that is made of it.
-MADE_OF_SAMPLES = "inference_service:specdec_drafts:at_least30m"
-MADE_OF_A_RECORD = "inference_service:specdec_acceptance_min:threshold"
-GROUP = "specdec-speculation"
-SLOW_RECORD = "inference_service:specdec_first_position_acceptance:ratio_rate30m"
-SLOW_SECONDS = 240
+MADE_OF_SAMPLES = "inference_service:specdec_drafts:increase30m"
+MADE_OF_A_RECORD = "inference_service:specdec_acceptance:length30m"
+GROUP = "specdec-drafts"
+SLOW_RECORD = "inference_service:specdec_requests:increase30m"
+SLOW_SECONDS = 120
 MANY_LABELS = "fleet_many_labels"
 COUNTER = "vllm:spec_decode_num_draft_tokens_total"
 GAUGE = "vllm:num_requests_running"
@@ -104,11 +104,11 @@ class Witness:
     async def recovery(self) -> None:
         """Wait until the cause of the outage is over by the records, then see what its alert does."""
         down = f'inference_service="{DOWN}"'
-        presence = f"inference_service:specdec_presence:enum{{{down}}}"
+        up = f"inference_service:specdec_up:max{{{down}}}"
         page = f'ALERTS{{alertname="SpecDecodeTargetDown", alertstate="firing", severity="critical", {down}}}'
 
         async def well() -> bool:
-            return list((await self.engine.query(presence, time.time())).values()) == [0.0]
+            return list((await self.engine.query(up, time.time())).values()) == [1.0]
 
         if await within(RECOVERY_SECONDS, well, every=5.0):
             # One more evaluation, a minute late at most, and the write of what it gave.
