@@ -232,11 +232,11 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
         await stack.enter_async_context(sidecar(deployed, vllm, tmp_path))
         scraping = await stack.enter_async_context(prometheus(deployed, routes, tmp_path))
 
-        there = "/api/v1/query?query=inference_service:specdec_presence:enum%20==%200"
+        there = "/api/v1/query?query=inference_service:specdec_up:max%20==%201"
         await until(scraping.url, there, lambda data: data["result"])
         up = await until(scraping.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
         recorded = await until(
-            scraping.url, "/api/v1/query?query=inference_service:specdec_replica:up", lambda data: data["result"]
+            scraping.url, "/api/v1/query?query=inference_service:specdec_drafts:increase30m", lambda data: data["result"]
         )
         await vllm.stop()
         page, *_ = await taking.got("/pagerduty")

@@ -173,11 +173,11 @@ async def high_acceptance_is_recorded_and_nobody_is_woken(stack: Stack, traffic:
         for position, count in enumerate(expected.accepted_per_position):
             found = await stack.query(f'specdec_accepted_tokens_per_position_total{{position="{position}"}}')
             assert found[PLAIN] == count
-    recorded = await stack.query("inference_service:specdec_acceptance:ratio_rate1m")
+    recorded = await stack.query("inference_service:specdec_acceptance:ratio30m")
     assert abs(recorded[PLAIN] - accepted / expected.draft_tokens) < 0.02
-    length = await stack.query("inference_service:specdec_acceptance_length:mean1m")
+    length = await stack.query("inference_service:specdec_acceptance:length30m")
     assert abs(length[PLAIN] - (1 + accepted / expected.drafts)) < 0.05
-    assert (await stack.query("inference_service:specdec_verdict:enum"))[PLAIN] == 1
+    assert (await stack.query('specdec_verdict{verdict="healthy"}'))[PLAIN] == 1
     # What is said of latency (error budgets), and whether drafts pay against the baseline, is the machine's matter.
     told = {alert["labels"]["alertname"] for alert in stack.alerts(inference_service=PLAIN)}
     assert not [name for name in told if "Acceptance" in name or "Harmful" in name]
@@ -194,11 +194,9 @@ async def a_draft_that_does_not_fit_pages(stack: Stack, traffic: Traffic) -> Non
         status="firing",
     )
     text = page["annotations"]
-    assert f"demo/{PLAIN} ({MODEL_NAME})" in text["description"]
-    assert " pay off, assumed" in text["description"]
-    assert "Acceptance at the first position is" in text["description"]
+    assert text["summary"].startswith(f"demo/{PLAIN} ({MODEL_NAME})")
     assert text["runbook_url"].endswith("/SpecDecodeAcceptanceLow.md")
-    assert "unknown" not in text["description"]
+    assert "?" not in text["summary"] + text["description"]
     assert page["labels"]["namespace"] == "demo"
 
 
@@ -215,9 +213,9 @@ async def being_slower_than_without_speculation_is_told(stack: Stack, traffic: T
 
 async def _slow_until_slower(stack: Stack, slowness: Slowness) -> None:
     """Slow it further as long as a token does not take twice what it took at baseline."""
-    family = "time_per_output_token_seconds"
-    now = f"rate(specdec_{family}_sum[10s]) / rate(specdec_{family}_count[10s])"
-    then = f"specdec_baseline_{family}_sum / specdec_baseline_{family}_count"
+    family = "specdec_time_per_output_token_seconds"
+    now = f"rate({family}_sum[10s]) / rate({family}_count[10s])"
+    then = 'specdec_baseline_latency_seconds{sli="tpot", stat="mean"}'
     ratio = f"sum by (inference_service) ({now}) / sum by (inference_service) ({then})"
     while True:
         await asyncio.sleep(10)  # what the rate looks at
@@ -253,10 +251,10 @@ async def a_dead_predictor_pages_once_and_comes_back_without_a_spike(
         await stack.page(WINDOW_SECONDS, alertname="SpecDecodeTargetDown", inference_service=PLAIN, status="resolved")
         await asyncio.sleep(WINDOW_SECONDS)
     since = f"[{WINDOW_SECONDS}s]"
-    drafts = "inference_service:specdec_drafts:rate10s"
+    drafts = "inference_service:specdec_drafts:increase30m"
     spikes = await stack.query(f"max_over_time({drafts}{since}) / quantile_over_time(0.5, ({drafts} > 0)[5m:1s])")
     assert spikes[PLAIN] < 5
-    assert (await stack.query(f"max_over_time(inference_service:specdec_acceptance:ratio_rate10s{since})"))[PLAIN] <= 1
+    assert (await stack.query(f"max_over_time(inference_service:specdec_acceptance:ratio5m{since})"))[PLAIN] <= 1
     firing = 'ALERTS{alertname=~"SpecDecode(Acceptance.*|Harmful)", alertstate="firing"}'
     assert PLAIN not in await stack.query(f"count_over_time({firing}{since})")
 

@@ -351,7 +351,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
             "name": "federated",
             "interval": "1m",
             "source_tenants": tenants,
-            "rules": [{"record": FEDERATED, "expr": "count(inference_service:specdec_presence:enum)"}],
+            "rules": [{"record": FEDERATED, "expr": "count(inference_service:specdec_up:max)"}],
         }
         own = written(folder / "federated.yml", {"namespace": "fleet", "groups": [federated]})
         for name, file in [*((name, setting.rules) for name in tenants), (FEDERATION, own)]:
