@@ -14,12 +14,23 @@ from specdec_exporter.predictor.log.container import detect_format, unwrap
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineStats, Event, LogEvent, Malformed, SpecDecoding
 from specdec_exporter.predictor.log.lines import CHUNK_BYTES
-from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogFormat, LogScanner
 from specdec_exporter.predictor.log.start import seconds_between
 from specdec_exporter.predictor.sources.stream import Pieces
 from support.builders import FIXTURES
-from support.loglines import ARGUMENTS, CONFIG, EXTRA_FIELDS, HEADER, PARAMS, SPEC, SPEC_0_8_3, SPEC_0_9, SPEC_V0, STATS
+from support.loglines import (
+    ARGUMENTS,
+    CONFIG,
+    EXTRA_FIELDS,
+    HEADER,
+    PARAMS,
+    SPEC,
+    SPEC_0_8_3,
+    SPEC_0_9,
+    SPEC_V0,
+    STATS,
+    parse_line,
+)
 
 MESSAGES = [
     *(SPEC, SPEC_0_9, SPEC_0_8_3, SPEC_V0, STATS, CONFIG, ARGUMENTS),

@@ -21,12 +21,12 @@ from demo.simulator.log import log_lines
 from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
-from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.serving.state import PredictorState
 from support.builders import Clock
+from support.loglines import parse_line
 
 SCRAPE_SECONDS = 60
 HISTORY_SCRAPE_SECONDS = 300

@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from specdec_exporter.predictor.log.events import Event, Malformed, SpecDecoding
-from specdec_exporter.predictor.log.logline import parse_line
-from specdec_exporter.predictor.log.message import How
+from specdec_exporter.predictor.log.line import read_line
 
 HEADER = "(APIServer pid=7) INFO 11-20 21:44:52 [metrics.py:120] "
 ARGUMENTS_HEADER = HEADER.replace("metrics.py:120", "api_utils.py:286")
@@ -58,9 +57,16 @@ EXTRA_FIELDS = [
 Parsed = Event | Malformed | None
 
 
+def parse_line(line: bytes, *, any_writer: bool = False) -> Parsed:
+    """Read a line that holds at most one message."""
+    said = read_line(line.decode("utf-8", "replace"), any_writer=any_writer)
+    assert len(said) <= 1
+    return said[0] if said else None
+
+
 def parse(text: str) -> Parsed:
     """Read a line as with ``--predictor.log-trust=any``: messages without a header count."""
-    return parse_line(text.encode(), How(any_writer=True))
+    return parse_line(text.encode(), any_writer=True)
 
 
 def spec(text: str) -> SpecDecoding:

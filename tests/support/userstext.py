@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, RequestParams, StartFailure
-from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogScanner, LogTrust
 from support.builders import CAPTURES
-from support.loglines import ARGUMENTS, CONFIG, PARAMS, SPEC, SPEC_0_9, SPEC_V0, STATS
+from support.loglines import ARGUMENTS, CONFIG, PARAMS, SPEC, SPEC_0_9, SPEC_V0, STATS, parse_line
 
 BEFORE: Final = "(APIServer pid=7) "
 WARNING: Final = "min_p and logit_bias parameters won't work with speculative decoding."

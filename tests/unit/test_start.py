@@ -21,13 +21,12 @@ from specdec_exporter.predictor.log.events import (
     ServerArguments,
     StartPhase,
 )
-from specdec_exporter.predictor.log.logline import parse_line
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.log.start import Start, seconds_between, summarise
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.state import PredictorState
 from support.builders import CAPTURES, Clock, engine, snapshot
-from support.loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, without_place
+from support.loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, parse_line, without_place
 
 
 def line(source: str, message: str, time: str = "21:44:52") -> str:

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from specdec_exporter.predictor.versions import (
-    WARNING_HINT,
     WARNINGS,
     canonical_method,
     parse_release,
@@ -53,17 +52,6 @@ def test_a_warning_is_a_label_value_with_a_meaning_and_a_next_step(code: str) ->
     for text in (warned.meaning, warned.action):
         assert re.fullmatch(r"[A-Z].*[a-z0-9)]\.", text)
     assert warned.since is None or warned.until is None or warned.since <= warned.until
-
-
-def test_a_warning_without_the_word_speculative_is_hinted_at() -> None:
-    for text in (
-        "AsyncLLM created with api_server_count more than 1; disabling stats logging to avoid incomplete stats.",
-        "method `x_mtp` is deprecated and replaced with mtp.",
-        "Triton kernel JIT compilation during inference: x",
-        "Using a custom class-based proposer backend.",
-    ):
-        assert any(warned.pattern.match(text) for warned in WARNINGS.values())
-        assert WARNING_HINT.search(text.encode())
 
 
 @pytest.mark.parametrize(

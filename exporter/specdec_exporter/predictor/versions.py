@@ -65,7 +65,7 @@ WARNINGS: Final[dict[str, Warned]] = {
         _warned(
             "async_scheduling_disabled",
             # 0.11.1-0.13.0 "is not yet supported", 0.14.1-0.32.0 "not supported with ngram-based", 0.33.0 "is disabled"
-            r"Async scheduling (?:(?:is )?not (?:yet )?supported with .*speculative decoding"
+            r"Async scheduling (?:(?:is )?not (?:yet )?supported with .{0,100}speculative decoding"
             r"|is disabled because the V1 model runner does not support it with )",
             "Scheduling no longer overlaps with execution because the speculative method does not allow it, "
             "which costs some throughput.",
@@ -139,7 +139,7 @@ WARNINGS: Final[dict[str, Warned]] = {
         ),
         _warned(
             "jit_compilation",
-            r"\w[\w ./-]{0,60}? during inference: ",
+            r"[A-Za-z]\w{0,20}(?: \w[\w./-]{0,20}){0,5} during inference: ",
             "A kernel was compiled while requests were waiting, which shows as a latency spike, mostly after a start.",
             "Send warm-up requests before traffic; if it goes on, look which shapes of requests are new.",
         ),
@@ -171,13 +171,6 @@ def warning_counts(warnings: Mapping[str, int]) -> tuple[WarningCount, ...]:
         )
         for code, count in sorted(warnings.items())
     )
-
-
-# Finds the lines that may hold one of these warnings with one search.
-WARNING_HINT: Final = re.compile(
-    rb"peculative|jit_monitor| during inference: |disabling stats logging|is deprecated and replaced with"
-    rb"|custom class-based proposer"
-)
 
 
 # "Draft models" of prompt look-up: vLLM takes them for the method ngram.

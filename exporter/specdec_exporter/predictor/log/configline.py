@@ -19,7 +19,8 @@ from typing import Any, Final
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.deployment import KEPT_ARGUMENTS, KEPT_KEYS
-from specdec_exporter.predictor.log.events import EngineConfig, Malformed, RequestParams, ServerArguments
+from specdec_exporter.predictor.log.events import EngineConfig, RequestParams, ServerArguments
+from specdec_exporter.predictor.log.message import Message, UnreadableError
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, PROMPT_LOOKUP
 
 _STRING: Final = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
@@ -92,13 +93,13 @@ def split_arguments(text: str, start: int = 0, *, name: re.Pattern[str] = _NAME)
     return values, False
 
 
-def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
-    """Read the engine-init message. ``None`` for another message, Malformed if it breaks off too early."""
-    if (init := _ENGINE_INIT.match(message)) is None:
+def read_engine_config(message: Message) -> EngineConfig | None:
+    """Read the engine-init message. Raises UnreadableError if it breaks off too early."""
+    if (init := _ENGINE_INIT.match(message.text)) is None:
         return None
-    fields, _ = split_arguments(message, init.end())
+    fields, _ = split_arguments(message.text, init.end())
     if (speculative := fields.get("speculative_config")) is None:
-        return Malformed(reason="the engine-init line breaks off before its speculative_config", incomplete=True)
+        raise UnreadableError("the engine-init line breaks off before its speculative_config")
     method, draft_model, tokens = _speculative(speculative)
     return EngineConfig(
         speculative=speculative != "None" and method not in NOT_SPECULATIVE,
@@ -110,6 +111,7 @@ def parse_engine_config(message: str) -> EngineConfig | Malformed | None:
         draft_model=draft_model,
         num_speculative_tokens=tokens,
         settings=_kept({_SETTINGS[name]: text for name, text in fields.items() if name in _SETTINGS}),
+        **message.place,
     )
 
 
@@ -126,12 +128,15 @@ def _speculative(text: str) -> tuple[str | None, str | None, int | None]:
     return method, draft_model, _integer(fields.get("num_spec_tokens"))
 
 
-def parse_server_arguments(message: str) -> ServerArguments | Malformed:
-    """Read the arguments' message, which begins with :data:`SERVER_ARGUMENTS`; Malformed if it breaks off too early."""
-    fields, closed = split_arguments(message, len(SERVER_ARGUMENTS), name=_KEY)
+def read_server_arguments(message: Message) -> ServerArguments:
+    """Read the arguments' message, which begins with :data:`SERVER_ARGUMENTS`.
+
+    Raises UnreadableError if it breaks off.
+    """
+    fields, closed = split_arguments(message.text, len(SERVER_ARGUMENTS), name=_KEY)
     if not closed:
-        return Malformed(reason="the line of non-default args breaks off", incomplete=True)
-    return ServerArguments(arguments=_kept(fields))
+        raise UnreadableError("the line of non-default args breaks off")
+    return ServerArguments(arguments=_kept(fields), **message.place)
 
 
 def _kept(printed: Mapping[str, str]) -> dict[str, Any]:
@@ -179,20 +184,22 @@ def _unquoted(value: str | None) -> str | None:
     return plain(value)
 
 
-def parse_request_params(message: str) -> RequestParams | Malformed | None:
+def read_request_params(message: Message) -> RequestParams | None:
     """Read the sampling parameters of a ``Received request`` message, never its text.
 
-    ``None`` for requests of other kinds (pooling, beam search), Malformed if the list breaks off.
+    ``None`` for requests of other kinds (pooling, beam search), and where the list breaks off: a user can do that by
+    line ends in the request's id.
     """
-    if (request := _REQUEST.match(message)) is not None:
+    text = message.text
+    if (request := _REQUEST.match(text)) is not None:
         start = request.end()
-    elif (request := _ANY_REQUEST.match(message)) is not None and (last := message.rfind(_PARAMS)) >= 0:
+    elif (request := _ANY_REQUEST.match(text)) is not None and (last := text.rfind(_PARAMS)) >= 0:
         start = last + len(_PARAMS)  # the parameters follow a prompt of an unknown shape
     else:
         return None
-    fields, closed = split_arguments(message, start)
+    fields, closed = split_arguments(text, start)
     if not closed:
-        return Malformed(reason="the sampling parameters break off", incomplete=True)
+        return None
     return RequestParams(
         request_id=plain(request["id"]),
         temperature=_number(fields.get("temperature")),
@@ -201,6 +208,7 @@ def parse_request_params(message: str) -> RequestParams | Malformed | None:
         min_p=_number(fields.get("min_p")),
         max_tokens=_integer(fields.get("max_tokens")),
         n=_integer(fields.get("n")),
+        **message.place,
     )
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 
 import msgspec
 
+from specdec_exporter.predictor.log.events import Malformed
+
 
 class ReaderCounters(msgspec.Struct):
     """Totals of one predictor's log reader; exported as ``specdec_log_reader_*``."""
@@ -24,6 +26,20 @@ class ReaderCounters(msgspec.Struct):
     dropped: Counter[str] = msgspec.field(default_factory=Counter)  # beyond a bound, by what
     held_bytes: int = 0  # of unfinished lines that container runtimes cut
     round_seconds: float = 0.0  # duration of the last round of reading
+    first_untrusted: str | None = None  # the first line that looks like statistics and was not counted
+    first_unreadable: str | None = None  # the first one that could not be read, after why
+
+    def left_out(self, why: Malformed, line: str) -> None:
+        """Count a line that looks like statistics and says none that count."""
+        if why.untrusted:
+            self.dropped["untrusted_lines"] += 1
+            self.first_untrusted = self.first_untrusted or line[:_EXAMPLE_CHARACTERS]
+        else:
+            self.parse_errors += 1
+            self.first_unreadable = self.first_unreadable or f"{why.reason}: {line[:_EXAMPLE_CHARACTERS]}"
+
+
+_EXAMPLE_CHARACTERS = 200
 
 
 def on_trust(counters: ReaderCounters) -> list[str]:

@@ -149,12 +149,10 @@ class RequestParams(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     """A line of vLLM that cannot be read. It counts as a parse error.
 
-    ``incomplete``: the line is right as far as it goes, so the next line may complete it. ``untrusted``: it looks like
-    statistics, but shows no sign that the server wrote it. Then it is no parse error.
+    ``untrusted``: it looks like statistics, but shows no sign that the server wrote it. Then it is no parse error.
     """
 
     reason: str
-    incomplete: bool = False
     untrusted: bool = False
 
 

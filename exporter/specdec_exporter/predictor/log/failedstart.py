@@ -23,8 +23,9 @@ import msgspec
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.predictor.facts.failures import UNKNOWN, known_cause
+from specdec_exporter.predictor.log.envelope import json_object
 from specdec_exporter.predictor.log.events import EngineConfig, LogEvent, ServerArguments, ServerReady, StartFailure
-from specdec_exporter.predictor.log.logline import json_object
+from specdec_exporter.predictor.log.kinds import KINDS
 
 _Told = StartFailure | ServerReady
 # beginning: of a file; whether a server starts or runs is not known. failed: until the next start.
@@ -39,9 +40,9 @@ _LINE: Final = re.compile(
 )
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _READY: Final = re.compile(
-    r"Starting vLLM (?:API )?server |Application startup complete|Uvicorn running on|Avg prompt t(?:hrough|)put: "
-    r"|SpecDecoding metrics: |Speculative metrics: |Received request "
-    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) (?:/|https?:)"
+    r"Starting vLLM (?:API )?server |Application startup complete|Uvicorn running on"
+    r"|\"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) (?:/|https?:)|"
+    + "|".join(kind.begins for kind in KINDS if kind.shows_running)
 )
 _BANNER: Final = "vLLM API server version "  # before the arguments; releases up to 0.9 print no other sign of them
 _USAGE: Final = "usage: "  # argparse prints it before its error, and no header

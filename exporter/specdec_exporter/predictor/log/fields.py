@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from specdec_exporter.predictor.log.message import UnreadableError
+
 COUNT: Final = r"(\d{1,15})"
 NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?|[nN]a[nN])"
 PERCENT: Final = NUMBER + "%"
@@ -23,22 +25,10 @@ _EXTRA_VALUE: Final = re.compile(VALUE, re.ASCII)
 # After this separator, a field's name begins with a capital letter, an item of a list with a digit, a small letter or
 # "NaN".
 _SEPARATOR: Final = re.compile(r", (?=[A-Z])(?!NaN\b)", re.ASCII)
-# A field that breaks off in its name or its value.
-_BROKEN_OFF: Final = re.compile(
-    r"(?:[A-Z][\w /().-]{0,60}(?::(?: [\d., ]*(?:[a-zA-Z/ ]{0,12}|%))?)?)?[, ]{0,2}", re.ASCII
-)
 
 Fields = dict[str, str]
 # By the printed name: the name of the figure, which may be printed under several, and the pattern of its value.
 Known = Mapping[str, tuple[str, re.Pattern[str]]]
-
-
-class UnreadableError(Exception):  # caught by message.py, which makes it a Malformed
-    """One of vLLM's lines cannot be read. ``incomplete``: it is right as far as it goes."""
-
-    def __init__(self, reason: str, *, incomplete: bool = False) -> None:
-        super().__init__(reason)
-        self.incomplete = incomplete
 
 
 def known_fields(values: Mapping[str, str], other_names: Mapping[str, str]) -> Known:
@@ -47,27 +37,24 @@ def known_fields(values: Mapping[str, str], other_names: Mapping[str, str]) -> K
     return fields | {printed: fields[name] for printed, name in other_names.items()}
 
 
-def read_fields(body: str, known: Known, *, joined: bool, rename: Callable[[str], str] = str) -> Fields:
+def read_fields(body: str, known: Known, *, rename: Callable[[str], str] = str) -> Fields:
     """``"A: 1 x, B: 2"`` -> ``{"A": "1", "B": "2"}``: the number of each known field, without its unit.
 
-    ``rename`` gets the names that are not known. ``joined``: every field must be known by name. Raises
-    :class:`UnreadableError`.
+    ``rename`` gets the names that are not known. Raises :class:`UnreadableError`.
     """
     fields: Fields = {}
-    pieces = _SEPARATOR.split(body)
-    for piece in pieces:
+    for piece in _SEPARATOR.split(body):
         printed, _, value = piece.partition(": ")
         field = known.get(printed) or known.get(rename(printed))
         if field is None:
-            if not joined and _EXTRA_NAME.fullmatch(printed) and _EXTRA_VALUE.fullmatch(value):
+            if _EXTRA_NAME.fullmatch(printed) and _EXTRA_VALUE.fullmatch(value):
                 continue
         elif (match := field[1].fullmatch(value)) is not None:
             if field[0] in fields:
                 raise UnreadableError(f"the field {field[0]!r} occurs twice")
             fields[field[0]] = match[1]
             continue
-        breaks_off = piece is pieces[-1] and _BROKEN_OFF.fullmatch(piece) is not None
-        raise UnreadableError(f"cannot read the field {piece[:60]!r}", incomplete=breaks_off)
+        raise UnreadableError(f"cannot read the field {piece[:60]!r}")
     return fields
 
 
@@ -75,7 +62,7 @@ def require(fields: Fields, *names: str) -> None:
     """Raise :class:`UnreadableError` if a field is missing: the line breaks off before it."""
     for name in names:
         if name not in fields:
-            raise UnreadableError(f"the field {name!r} is missing", incomplete=True)
+            raise UnreadableError(f"the field {name!r} is missing")
 
 
 def number(fields: Fields, name: str) -> float | None:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from specdec_exporter.predictor.log.events import KVCache, PhaseName, StartPhase
+from specdec_exporter.predictor.log.message import Message
 
 _SECONDS: Final = r"(?P<seconds>\d{1,9}(?:\.\d{1,9})?)"
 _GIB: Final = r"(?P<gib>\d{1,9}(?:\.\d{1,9})?)"
@@ -48,23 +49,39 @@ _KV_CACHE: Final = re.compile(
 )
 
 
-def parse_start_line(message: str) -> StartPhase | KVCache | None:
-    """Read a message about the start; ``None`` for any other, and for one that breaks off."""
-    if (capacity := _KV_CACHE.fullmatch(message)) is not None:
-        each, many = capacity["each"] or capacity["only_each"], capacity["many"] or capacity["only_many"]
-        return KVCache(
-            tokens=_whole(capacity["tokens"]),
-            tokens_per_request=_whole(each),
-            concurrency=None if many is None else float(many),
-        )
-    text = message[tag.end() :] if (tag := _TAG.match(message)) is not None else message
+def _without_names(pattern: str) -> str:
+    return re.sub(r"\?P<\w+>", "?:", pattern)
+
+
+# These messages, as parts of a larger pattern.
+PHASE_BEGINS: Final = _without_names(rf"(?:{_TAG.pattern})?(?:{'|'.join(_PATTERNS.values())})")
+KV_CACHE_BEGINS: Final = _without_names(_KV_CACHE.pattern)
+
+
+def read_kv_cache(message: Message) -> KVCache | None:
+    """Read the capacity of a KV cache; ``None`` for a message that breaks off."""
+    if (capacity := _KV_CACHE.fullmatch(message.text)) is None:
+        return None
+    each, many = capacity["each"] or capacity["only_each"], capacity["many"] or capacity["only_many"]
+    return KVCache(
+        tokens=_whole(capacity["tokens"]),
+        tokens_per_request=_whole(each),
+        concurrency=None if many is None else float(many),
+        **message.place,
+    )
+
+
+def read_phase(message: Message) -> StartPhase | None:
+    """Read a part of the start; ``None`` for any other, and for one that breaks off."""
+    text = message.text[tag.end() :] if (tag := _TAG.match(message.text)) is not None else message.text
     for phase, pattern in _PHASES.items():
-        if (found := pattern.fullmatch(text)) is not None:
-            figures = found.groupdict()
+        if (ended := pattern.fullmatch(text)) is not None:
+            figures = ended.groupdict()
             return StartPhase(
                 phase=phase,
                 seconds=_number(figures.get("seconds")),
                 memory_gib=_number(figures.get("gib") or figures.get("gb")),
+                **message.place,
             )
     return None
 

@@ -1,8 +1,4 @@
-"""The periodic statistics of vLLM, without header or name -> their events. Pure.
-
-All functions raise :class:`fields.UnreadableError`. ``joined``: the text consists of several lines, so every field must
-be known by name: text at a wrong seam may look like a new field.
-"""
+"""The periodic statistics of vLLM -> their events. Pure. All functions raise :class:`message.UnreadableError`."""
 
 from __future__ import annotations
 
@@ -11,14 +7,13 @@ import math
 import re
 from typing import Final
 
-from specdec_exporter.predictor.log.events import EngineStats, SpecDecoding
+from specdec_exporter.predictor.log.events import AGGREGATED, EngineStats, SpecDecoding
 from specdec_exporter.predictor.log.fields import (
     COUNT,
     NUMBER,
     PERCENT,
     VALUE,
     Fields,
-    UnreadableError,
     half_unit,
     known_fields,
     number,
@@ -27,6 +22,7 @@ from specdec_exporter.predictor.log.fields import (
     require,
     whole,
 )
+from specdec_exporter.predictor.log.message import Message, UnreadableError
 
 # --- speculative decoding, V1 engine ----------------------------------------------------------------------------------
 
@@ -43,33 +39,34 @@ _SPEC_FIELDS: Final = known_fields(
     },
     {"Avg Draft acceptance rate": "Draft acceptance rate"},  # so since 0.10.2
 )
-_THROUGHPUT_WORDING: Final = ("Mean acceptance length", "Accepted throughput", "Drafted throughput")  # 0.10.2 and later
 # Another process wrote into the line.
 _ANOTHER_WRITER: Final = re.compile(r"\w pid=\d|\d\d:\d\d:\d\d|INFO:", re.ASCII)
 
 _Curve = tuple[float, ...]
 
 
-def read_spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | None:
-    """Read the line of 0.8.3 and later; ``None`` for another server's wording. ``tag``: as in a message's origin."""
-    fields = _spec_fields(body, joined=joined)
+def read_spec_decoding(message: Message) -> SpecDecoding | None:
+    """Read the line of 0.8.3 and later; ``None`` for another server's wording."""
+    fields = _spec_fields(message.text.partition(": ")[2])
     if not fields:
         return None
+    # Every wording has these. Since 0.10.2 the rate comes last, so it shows that the line is whole.
+    require(fields, "Accepted", "Drafted", "Draft acceptance rate")
     with_throughput = "Accepted throughput" in fields or "Drafted throughput" in fields
-    _require_wording(fields, joined=joined, with_throughput=with_throughput)
+    if "Mean acceptance length" in fields and not with_throughput:
+        require(fields, "Per-position acceptance rate")  # comes last in 0.8.5-0.10.1
     accepted, drafted = _counts(fields, "Accepted", "Drafted", scale=100)
     curve = _curve(fields, drafted)
     length = number(fields, "Mean acceptance length")
     bonus_included = _bonus_included(length, curve, with_throughput=with_throughput)
     # The Rust frontend reads live counters twice, for the curve and for the counts, so these may differ.
-    if curve is not None and length is not None and not tag.endswith(".rs"):
-        # The accepted tokens per draft are the sum over positions (three decimals each), plus 1 for the bonus token.
+    if curve is not None and length is not None and not (message.tag or "").endswith(".rs"):
+        # At most the accepted tokens per draft, the sum over positions (three decimals each), plus 1 for the bonus
+        # token. A release may leave the tokens behind a stop out of the length (vllm#56137).
         tolerance = half_unit(fields["Mean acceptance length"]) + 0.0005 * len(curve)
-        if abs(length - sum(curve) - (1 if bonus_included else 0)) > tolerance:
+        if length > sum(curve) + (1 if bonus_included else 0) + tolerance:
             raise UnreadableError(
-                f"a mean length of {length} contradicts per-position rates that sum to {sum(curve):.3f}",
-                # Where the list comes last (0.8.5-0.10.1), its end may be missing.
-                incomplete=body.endswith(fields["Per-position acceptance rate"]) and length > sum(curve),
+                f"a mean length of {length} contradicts per-position rates that sum to {sum(curve):.3f}"
             )
     return SpecDecoding(
         accepted_tokens=accepted,
@@ -82,28 +79,20 @@ def read_spec_decoding(body: str, tag: str, *, joined: bool) -> SpecDecoding | N
         per_position=curve,
         cumulative=False,
         num_speculative_tokens=None if curve is None else len(curve),
+        **message.place,
     )
 
 
-def _spec_fields(body: str, *, joined: bool) -> Fields:
+def _spec_fields(body: str) -> Fields:
     """Return the fields; none for another server's wording."""
     try:
-        return read_fields(body, _SPEC_FIELDS, joined=joined)
+        return read_fields(body, _SPEC_FIELDS)
     except UnreadableError:
         first_name = body.partition(":")[0]
         ours = any(f"{name}: " in body or name.startswith(first_name) for name in _SPEC_FIELDS)
         if ours or _ANOTHER_WRITER.search(body):
             raise
         return {}
-
-
-def _require_wording(fields: Fields, *, joined: bool, with_throughput: bool) -> None:
-    # Every wording has these. Since 0.10.2 the rate comes last, so it shows that the line is whole.
-    require(fields, "Accepted", "Drafted", "Draft acceptance rate")
-    if not with_throughput and "Mean acceptance length" in fields:
-        require(fields, "Per-position acceptance rate")  # comes last in 0.8.5-0.10.1
-    if joined and with_throughput:
-        require(fields, *_THROUGHPUT_WORDING)
 
 
 def _curve(fields: Fields, drafted: int) -> _Curve | None:
@@ -161,14 +150,15 @@ _V0_FIELDS: Final = known_fields(
 )
 
 
-def read_speculative_v0(body: str, *, joined: bool) -> SpecDecoding | None:
+def read_speculative_v0(message: Message) -> SpecDecoding | None:
     """Read the line of the V0 engine, up to 0.9.2."""
-    fields = read_fields(body.removesuffix("."), _V0_FIELDS, joined=joined)
+    body = message.text.partition(": ")[2]
+    fields = read_fields(body.removesuffix("."), _V0_FIELDS)
     if not fields:
         return None
     require(fields, *_V0_FIELDS)
     if not body.endswith("."):
-        raise UnreadableError("the full stop at the end is missing", incomplete=True)
+        raise UnreadableError("the full stop at the end is missing")
     accepted, drafted = _counts(fields, "Number of accepted tokens", "Number of draft tokens", scale=1)
     return SpecDecoding(
         accepted_tokens=accepted,
@@ -178,6 +168,7 @@ def read_speculative_v0(body: str, *, joined: bool) -> SpecDecoding | None:
         num_speculative_tokens=whole(fields, "Number of speculative tokens"),
         emitted_tokens=whole(fields, "Number of emitted tokens"),
         system_efficiency=number(fields, "System efficiency"),
+        **message.place,
     )
 
 
@@ -211,6 +202,7 @@ _STATS_FIELDS: Final = known_fields(
         "CPU KV cache used": "CPU KV cache usage",
     },
 )
+_ENGINE: Final = re.compile(r"(?:Engine (?P<engine>\d{1,6}): |(?P<aggregated>\d{1,6} Engines Aggregated: ))?", re.ASCII)
 _KV_CACHE: Final = re.compile(r"\w{1,20} KV cache (?:usage|used)", re.ASCII)
 
 
@@ -219,18 +211,21 @@ def _stats_name(name: str) -> str:
     return "KV cache usage" if _KV_CACHE.fullmatch(name) is not None else name
 
 
-def read_engine_stats(body: str, engine: str | None, *, joined: bool) -> EngineStats:
+def read_engine_stats(message: Message) -> EngineStats:
     """Read the line of the engine, in any of its wordings."""
-    fields = read_fields(body.removesuffix("."), _STATS_FIELDS, joined=joined, rename=_stats_name)
+    engine = _ENGINE.match(message.text)
+    body = message.text[engine.end() if engine else 0 :]
+    fields = read_fields(body.removesuffix("."), _STATS_FIELDS, rename=_stats_name)
     usage = "KV cache usage" if "KV cache usage" in fields else "CPU KV cache usage"
     require(fields, "Avg prompt throughput", "Avg generation throughput", "Running", usage)
     waiting = whole(fields, "Waiting")
     return EngineStats(
-        engine=engine,
+        engine=AGGREGATED if engine and engine["aggregated"] else engine and engine["engine"],
         prompt_throughput=number(fields, "Avg prompt throughput"),
         generation_throughput=number(fields, "Avg generation throughput"),
         running=whole(fields, "Running"),
         waiting=whole(fields, "Pending") if waiting is None else waiting,
         kv_cache_usage_ratio=ratio(fields, usage),
         prefix_cache_hit_ratio=ratio(fields, "Prefix cache hit rate"),
+        **message.place,
     )

@@ -85,7 +85,7 @@ class LogInputs:
 
         ``progress`` gets the number of :meth:`size` bytes read so far.
         """
-        new_scanner = partial(LogScanner, self.counters, trust=self._trust, kinds=kinds, count_lines=False)
+        new_scanner = partial(LogScanner, self.counters, trust=self._trust, kinds=kinds, joins=True, count_lines=False)
         return chain.from_iterable(self._read(new_scanner, progress))
 
     def responses(self, header: str | None) -> Iterator[SavedLine]:
