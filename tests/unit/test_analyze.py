@@ -141,7 +141,7 @@ def test_lines_that_could_not_be_read_are_told_on_stderr(tmp_path: Path) -> None
     (tmp_path / "log").write_text(SPEC_LINE.replace("Accepted: 9", "Accepted: 99") + "x\n" + SPEC_LINE)
     run = Run(str(tmp_path / "log"), output="jsonl")
     assert len(run.objects) == 1
-    assert "1 lines could not be read" in run.stderr
+    assert "99 tokens were accepted, but only 15 drafted" in run.stderr
     assert "1 lines of vLLM's statistics could not be read" in " ".join(Run(str(tmp_path / "log")).text.split())
 
 

@@ -170,6 +170,12 @@ def test_the_rust_frontends_curve_need_not_agree_with_its_counters() -> None:
     assert spec("(RustFrontend pid=1) INFO 11-20 21:54:07 [log_stats.rs:302] " + text).accepted_tokens == 9
 
 
+def test_words_of_an_unknown_release_are_an_error() -> None:
+    malformed(HEADER + "SpecDecoding metrics: acceptance=0.6 accepted=9")
+    malformed(HEADER + "SpecDecoding metrics: Acceptance: 0.6")
+    malformed(HEADER + "Speculative metrics: Acceptance: 0.6.")
+
+
 def test_later_releases_may_add_and_reorder_fields() -> None:
     event = spec(HEADER + SPEC + ", Draft steps: 5, Draft time: 1.25 ms")
     assert without_place(event) == without_place(parse(SPEC))

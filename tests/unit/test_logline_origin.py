@@ -181,7 +181,6 @@ LMDEPLOY = (
         "2026-11-20T21:44:52.1Z INFO sglang[1]: " + SPEC,
         "2026-11-20 21:44:52,123 - lmdeploy - INFO - loggers.py:100 - " + SPEC,
         "INFO:     user | " + SPEC,
-        HEADER + "SpecDecoding metrics: acceptance=0.6 accepted=9",
         "Avg prompt throughput",
         "",
         "{",

@@ -20,7 +20,7 @@ from specdec_exporter.commands.streams import closable_stdout, complain
 from specdec_exporter.config import valid_header
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
-from specdec_exporter.predictor.log.counters import on_trust
+from specdec_exporter.predictor.log.counters import on_trust, unreadable
 from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, Event, RequestParams
 from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
@@ -73,9 +73,7 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
         with suppress(KeyboardInterrupt):
             story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
         complain(log.failed.values())
-        if log.counters.parse_errors:
-            complain([f"{log.counters.parse_errors} lines could not be read (cut or garbled)"])
-        complain(on_trust(log.counters))
+        complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
         return story.analysis()
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis

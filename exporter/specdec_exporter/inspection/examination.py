@@ -13,7 +13,7 @@ from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.facts.deployment import Deployment
-from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
+from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
@@ -207,8 +207,7 @@ def _log(reading: LogReading, look: Look) -> list[Finding]:
     log, version = reading.analysis, look.evidence.vllm_version
     findings = failed_starts(log, up=look.up)
     findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
-    if reading.counters.parse_errors:
-        found = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
+    if found := unreadable(reading.counters):
         findings.append(
             Finding("WARN", "Log", found, "Several processes that share the file may cut each other's lines.")
         )

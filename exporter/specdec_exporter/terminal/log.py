@@ -12,7 +12,7 @@ from specdec_exporter.formatting import percent, plain, size
 from specdec_exporter.inspection.account import Account, NotableWindow
 from specdec_exporter.inspection.examination import failed_starts, sampling_words
 from specdec_exporter.inspection.logstory import Analysis
-from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust
+from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import summarise
@@ -43,8 +43,9 @@ def print_analysis(
     console.print(_reading(analysis, counters))
     for finding in failed_starts(analysis):
         print_finding(console, finding)
-    for words in on_trust(counters):
-        console.print(words)
+    for words in (unreadable(counters), *on_trust(counters)):
+        if words:
+            console.print(Text(words))
     _print_configurations(console, analysis)
     judged = analysis.judged
     if judged is not None and judged.figures is not None:
@@ -59,8 +60,6 @@ def _reading(analysis: Analysis, counters: ReaderCounters) -> str:
     words = size(counters.bytes)
     if analysis.first_timestamp:
         words += f", {plain(analysis.first_timestamp)} to {plain(analysis.last_timestamp or '')}"
-    if counters.parse_errors:
-        words += f"; {counters.parse_errors:,} lines of vLLM's statistics could not be read (cut or garbled)"
     if counters.oversized_lines:
         words += f"; {counters.oversized_lines:,} oversized lines skipped"
     return words

@@ -42,13 +42,21 @@ class ReaderCounters(msgspec.Struct):
 _EXAMPLE_CHARACTERS = 200
 
 
+def unreadable(counters: ReaderCounters) -> str:
+    """Say how many lines could not be read, and why the first one could not; empty if all could."""
+    if not counters.parse_errors:
+        return ""
+    words = f"{counters.parse_errors:,} lines of vLLM's statistics could not be read (cut or garbled)"
+    return f"{words}; of the first one, {counters.first_unreadable}"
+
+
 def on_trust(counters: ReaderCounters) -> list[str]:
     """Say which lines do not count, or count without a sign that vLLM wrote them."""
     words = []
     if untrusted := counters.dropped["untrusted_lines"]:
         words.append(
             f"{untrusted:,} lines that look like statistics do not count, because they name none of vLLM's loggers: if "
-            "vLLM's log format prints none, use --predictor.log-trust=any"
+            f"vLLM's log format prints none, use --predictor.log-trust=any. The first: {counters.first_untrusted}"
         )
     if counters.unsigned_lines:
         words.append(

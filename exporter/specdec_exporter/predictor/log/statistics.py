@@ -39,17 +39,13 @@ _SPEC_FIELDS: Final = known_fields(
     },
     {"Avg Draft acceptance rate": "Draft acceptance rate"},  # so since 0.10.2
 )
-# Another process wrote into the line.
-_ANOTHER_WRITER: Final = re.compile(r"\w pid=\d|\d\d:\d\d:\d\d|INFO:", re.ASCII)
 
 _Curve = tuple[float, ...]
 
 
-def read_spec_decoding(message: Message) -> SpecDecoding | None:
-    """Read the line of 0.8.3 and later; ``None`` for another server's wording."""
-    fields = _spec_fields(message.text.partition(": ")[2])
-    if not fields:
-        return None
+def read_spec_decoding(message: Message) -> SpecDecoding:
+    """Read the line of 0.8.3 and later."""
+    fields = read_fields(message.text.partition(": ")[2], _SPEC_FIELDS)
     # Every wording has these. Since 0.10.2 the rate comes last, so it shows that the line is whole.
     require(fields, "Accepted", "Drafted", "Draft acceptance rate")
     with_throughput = "Accepted throughput" in fields or "Drafted throughput" in fields
@@ -81,18 +77,6 @@ def read_spec_decoding(message: Message) -> SpecDecoding | None:
         num_speculative_tokens=None if curve is None else len(curve),
         **message.place,
     )
-
-
-def _spec_fields(body: str) -> Fields:
-    """Return the fields; none for another server's wording."""
-    try:
-        return read_fields(body, _SPEC_FIELDS)
-    except UnreadableError:
-        first_name = body.partition(":")[0]
-        ours = any(f"{name}: " in body or name.startswith(first_name) for name in _SPEC_FIELDS)
-        if ours or _ANOTHER_WRITER.search(body):
-            raise
-        return {}
 
 
 def _curve(fields: Fields, drafted: int) -> _Curve | None:
@@ -150,12 +134,10 @@ _V0_FIELDS: Final = known_fields(
 )
 
 
-def read_speculative_v0(message: Message) -> SpecDecoding | None:
+def read_speculative_v0(message: Message) -> SpecDecoding:
     """Read the line of the V0 engine, up to 0.9.2."""
     body = message.text.partition(": ")[2]
     fields = read_fields(body.removesuffix("."), _V0_FIELDS)
-    if not fields:
-        return None
     require(fields, *_V0_FIELDS)
     if not body.endswith("."):
         raise UnreadableError("the full stop at the end is missing")
