@@ -138,7 +138,7 @@ def messages(text: str) -> list[Message]:
 
 def begins_a_line(text: str) -> bool:
     """Whether the text is a line of its own and not the rest of another: it has vLLM's header or is a JSON object."""
-    return _HEADER.search(_ANSI.sub("", text)) is not None or text.startswith('{"')
+    return _HEADER.search(_plain(text)) is not None or text.startswith('{"')
 
 
 def json_object(text: str) -> dict[str, Any] | None:
@@ -157,7 +157,7 @@ def _of_line(text: str, nested: int) -> list[Message]:
     if nested > _MOST_NESTED:
         return []
     text = _SIZE.sub("", text.lstrip("\0\ufeff"))
-    text = _ANSI.sub("", text).rstrip()
+    text = _plain(text).rstrip()
     if "\r" in text or "it]" in text or "it/s]" in text:
         text = _BARS.sub("", text)
     header = _HEADER.search(text)
@@ -171,7 +171,9 @@ def _of_line(text: str, nested: int) -> list[Message]:
     if around is None or around.level or around.tag:
         return []
     around.place["timestamp"] = header["timestamp"]
-    return [Message(_SUFFIX.sub("", text[header.end() :]), around.place, header["tag"], header["level"])]
+    said = text[header.end() :]
+    said = _SUFFIX.sub("", said) if said.endswith(("]", ")")) else said
+    return [Message(said, around.place, header["tag"], header["level"])]
 
 
 def _of_other_formatter(text: str) -> list[Message]:
@@ -184,6 +186,11 @@ def _of_other_formatter(text: str) -> list[Message]:
     if foreign:
         return []
     return [Message(text[begins.start() : suffix.start() if suffix else None], around.place, tag, around.level)]
+
+
+def _plain(text: str) -> str:
+    """Return the text without colours. All spellings end in the code that resets them, which is quickly looked for."""
+    return _ANSI.sub("", text) if "\x1b" in text or "0m" in text else text
 
 
 def _around(prefix: str) -> _Around | None:
@@ -264,7 +271,7 @@ def _of_string(value: str, around: _Around, nested: int) -> list[Message]:
     """Read a string of an envelope: the message alone if the envelope names its logger, or else a whole line."""
     level = (around.level or "").upper() or None
     if around.tag is not None:
-        read = [Message(_ANSI.sub("", value).rstrip(), around.place, around.tag, level)]
+        read = [Message(_plain(value).rstrip(), around.place, around.tag, level)]
     else:
         read = [
             message._replace(place={**around.place, **message.place}, level=message.level or level)

@@ -175,7 +175,8 @@ class LogScanner:
 
     def _take_text(self, line: bytes, timestamp: str | None, *, goes_on: bool = False) -> None:
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        if not goes_on and (OF_INTEREST.search(line) is not None or self._broken is not None):
+        found = not self._wants_every_line or OF_INTEREST.search(line) is not None
+        if not goes_on and (found or self._broken is not None):
             self._read(text, timestamp)
         self._events.pass_by(len(line))
         self._events.watch(text, timestamp)
