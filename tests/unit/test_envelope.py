@@ -176,6 +176,10 @@ def test_a_log_of_an_operator_counts_for_serve_and_for_analyze(path: Path) -> No
 FORGED: Final[dict[str, Callable[[str], str]]] = {
     "another logger in JSON": lambda text: json.dumps({"name": "vllm.renderers.hf", "message": text}),
     "an application's JSON": lambda text: json.dumps({"logger": "chat", "message": text, "extra": {"message": text}}),
+    "a header of a request in JSON": lambda text: json.dumps({"status": 200, "x_request_id": text, "authority": text}),
+    "a body of a request in JSON": lambda text: json.dumps(
+        {"level": "info", "payload": {"message": text, "log": text}, "body": {"stringValue": text, "message": text}}
+    ),
     "a request's JSON": lambda text: json.dumps({"messages": [{"role": "user", "content": text}], "prompt": text}),
     "an answer's JSON": lambda text: json.dumps({"output": {"text": text}, "user": {"message": text}}),
     "an object over many lines": lambda text: json.dumps({"prompt": text, "content": text}, indent=2),
@@ -201,6 +205,16 @@ def test_no_text_of_a_user_counts_in_any_form(place: str) -> None:
         events, counters = read_as_served(log.encode(errors="replace"))
         assert events == [], text
         assert counters.parse_errors == 0
+
+
+def test_a_message_under_an_unknown_key_counts_on_trust_alone_and_never_hides_another() -> None:
+    line = json.dumps({"odd": f"{printed(SPEC)}, Free slots: 7", "log": printed(STATS)})
+    said, _ = read_as_served(f"{line}\n".encode())
+    assert [without_place(event) for event in said] == [without_place(parse(STATS))]
+    line = json.dumps({"odd": printed(SPEC)})
+    _, counters = read_as_served(f"{line}\n".encode())
+    assert counters.dropped["untrusted_lines"] == 1
+    assert without_place(parse(line)) == without_place(parse(SPEC))
 
 
 def test_the_first_line_that_does_not_count_is_told() -> None:

@@ -98,6 +98,19 @@ _ANSI: Final = re.compile(
 _SIZE: Final = re.compile(r"^[^\0]{1,3}\0{5,7}")  # of a message with colours in journalctl -o export, 8 bytes
 
 # --- envelopes; all keys in lower case ---
+# Where loggers and collectors put the message, and what holds it. Under any other key, it may be a request's text.
+_MESSAGE_KEYS: Final = frozenset(
+    {
+        "message", "msg", "event", "text", "log", "line", "body", "@message", "short_message", "full_message",
+        "original", "textpayload", "stringvalue", "_raw", "logmessage", "logentry",
+    }
+)  # fmt: skip
+_HOLDERS: Final = frozenset(
+    {
+        "message", "event", "jsonpayload", "attributes", "content", "_source", "result", "logevents", "entries",
+        "resourcelogs", "scopelogs", "logrecords",
+    }
+)  # fmt: skip
 _USER_CONTENT_KEYS: Final = frozenset(
     {
         "prompt", "input", "inputs", "output", "outputs", "content", "completion", "response", "request", "query",
@@ -122,13 +135,18 @@ _CSV_ROW: Final = re.compile(rf"{_CSV_FIELD}(?:,{_CSV_FIELD})+", re.ASCII)
 
 
 class _Around(NamedTuple):
-    """What stands around a message: of a prefix, ``left`` are the names and marks that are of no known shape."""
+    """What stands around a message.
+
+    Of a prefix, ``left`` are the names and marks that are of no known shape, ``behind_tag`` those behind the writer. Of
+    an object, ``is_message``: the keys so far are those of a message.
+    """
 
     place: Place
     tag: str | None = None
     level: str | None = None
     left: str = ""
     behind_tag: str = ""
+    is_message: bool = True
 
 
 def messages(text: str) -> list[Message]:
@@ -259,12 +277,21 @@ def _of_object(fields: Mapping[str, object], around: _Around, nested: int, level
     tag = next((name for name in names if _LOGGER.fullmatch(name)), None)
     if loggers and tag is None:
         return []  # of another logger, with whatever users wrote
-    inner = _Around(_place_of(fields, around.place), tag or around.tag, _text(fields, _LEVEL_KEYS) or around.level)
+    inner = around._replace(
+        place=_place_of(fields, around.place),
+        tag=tag or around.tag,
+        level=_text(fields, _LEVEL_KEYS) or around.level,
+    )
     return _longest(
-        _of_value(item, inner, nested, level + 1)
+        _of_value(item, inner._replace(is_message=around.is_message and _leads(key, item, level)), nested, level + 1)
         for key, item in fields.items()
         if key not in _USER_CONTENT_KEYS or (key == "content" and isinstance(item, dict))
     )
+
+
+def _leads(key: str, item: object, level: int) -> bool:
+    """Whether a key of an object leads to a message; ``body`` holds one inside the lists of OTLP, or is one."""
+    return key in (_MESSAGE_KEYS if isinstance(item, str) else _HOLDERS) or (key == "body" and level > 0)
 
 
 def _of_string(value: str, around: _Around, nested: int) -> list[Message]:
@@ -277,11 +304,17 @@ def _of_string(value: str, around: _Around, nested: int) -> list[Message]:
             message._replace(place={**around.place, **message.place}, level=message.level or level)
             for message in _of_line(value, nested + 1)
         ]
-    return [message for message in read if kind_of(message) is not None]
+    read = [message for message in read if kind_of(message) is not None]
+    return read if around.is_message else [message._replace(tag=None) for message in read]
 
 
 def _longest(found: Iterable[list[Message]]) -> list[Message]:
-    return max(found, key=lambda some: max((len(message.text) for message in some), default=0), default=[])
+    """Return the longest messages, of those that have a writer if any has."""
+
+    def worth(some: list[Message]) -> tuple[bool, int]:
+        return any(message.tag for message in some), max((len(message.text) for message in some), default=0)
+
+    return max(found, key=worth, default=[])
 
 
 def _place_of(fields: Mapping[str, object], outer: Place) -> Place:

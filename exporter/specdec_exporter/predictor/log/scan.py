@@ -79,7 +79,9 @@ class LogScanner:
         self._begin(buffer, end, buffer.count(b"\n", 0, end))
         if self._configured_format == "auto":
             self._detect_format(buffer, end)
-        self._terminal = self._terminal and _BARE_NEWLINE.search(buffer, 0, end) is None
+        terminal_end = end if self._terminal else 0
+        if terminal_end and (bare := _BARE_NEWLINE.search(buffer, 0, end)) is not None:
+            terminal_end = buffer.rfind(b"\n", 0, bare.start()) + 1
         # The text of a whole line of Docker's ends in a newline, as JSON spells it.
         self._docker_partials = self._format == "docker" and (
             buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
@@ -92,9 +94,11 @@ class LogScanner:
                     break
                 position = max(position, buffer.rfind(b"\n", position, place) + 1)
             stop = buffer.find(b"\n", position, end)
+            self._terminal = position < terminal_end
             previous = _line_before(buffer, position) if position else self._last_line
             self._take_line(bytes(buffer[position:stop]), previous)
             position = stop + 1
+        self._terminal = terminal_end == end
         self._events.pass_by(end - position)
         self._last_line = _line_before(buffer, end)
         return self._take_events()
