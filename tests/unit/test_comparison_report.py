@@ -35,8 +35,8 @@ from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.tail import Shift
-from specdec_exporter.terminal.comparison import as_markdown, print_comparison
-from specdec_exporter.terminal.sections import as_json
+from specdec_exporter.terminal.comparison import report
+from specdec_exporter.terminal.sections import as_json, as_markdown, print_report
 from support.anyrecording import recordings
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, CURVE, compared, loaded, recording
@@ -54,7 +54,7 @@ UNLIKE = replace(
 def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -> str:
     console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None)
     with console.capture() as captured:
-        print_comparison(console, comparison, verbose=verbose)
+        print_report(console, report(comparison), verbose=verbose)
     return captured.get()
 
 
@@ -101,7 +101,7 @@ def test_flags_say_what_to_do() -> None:
 
 
 def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
-    text = as_markdown(compared(PLAIN, FASTER))
+    text = as_markdown(report(compared(PLAIN, FASTER)))
     for fact in (CONTEXT.hardware, CONTEXT.model, CONTEXT.runtime, CONTEXT.request_parameters):
         assert f"| {fact} | {fact} |" in text
     assert text.count(f"```\n{CONTEXT.command}\n```") == 2
@@ -111,7 +111,7 @@ def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
 
 def test_foreign_text_means_itself_in_markdown() -> None:
     hostile = replace(UNLIKE, context=replace(CONTEXT, command="run ``` <b>"))
-    text = as_markdown(compared(PLAIN, hostile))
+    text = as_markdown(report(compared(PLAIN, hostile)))
     assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
     assert "\n````\nrun ``` <b>\n````\n" in text
 
@@ -127,7 +127,7 @@ def test_any_two_recordings_are_compared_or_refused_in_words(baseline: Baseline,
     except ComparisonError:
         return
     assert max(map(cell_len, printed(comparison).splitlines())) <= 80
-    assert as_markdown(comparison).startswith("# ")
+    assert as_markdown(report(comparison)).startswith("# ")
     assert json.loads(as_json(comparison), parse_constant=pytest.fail)["decision"]["code"] == comparison.decision.code
 
 

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, TextIO
-
-from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.comparison.bench import BenchComparison
 from specdec_exporter.comparison.benchload import BenchLoad
-from specdec_exporter.formatting import decimal, interval, percent, plain, seconds, times
+from specdec_exporter.formatting import decimal, interval, percent, seconds, times
 from specdec_exporter.terminal.comparison import STYLE
-from specdec_exporter.terminal.console import heading, indented
-from specdec_exporter.terminal.sections import (
-    Output,
-    Section,
-    escaped,
-    fenced,
-    flag_codes,
-    markdown_flags,
-    markdown_section,
-    print_flags,
-    print_section,
-    write_report,
-)
+from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 
 _LEGEND: Final = (
     "decoding: TPOT of the baseline / of the candidate; it decides. The true value lies in ( ) in 95 of 100 "
@@ -41,11 +25,33 @@ _FACTS: Final = ("hardware", "model", "runtime", "request_parameters")
 
 def write_bench(stream: TextIO, found: BenchComparison, output: Output, *, verbose: bool = False) -> None:
     """Write ``found`` to ``stream``; ``verbose`` adds runs, lengths, P99 and settings to the text."""
-    draw = partial(print_bench, found=found, verbose=verbose)
-    write_report(stream, found, output, draw, partial(as_markdown, found))
+    write_report(stream, found, output, report, verbose=verbose)
 
 
-# --- Cells, for text and Markdown ------------------------------------------------------------------------------------
+def report(found: BenchComparison) -> Report:
+    """Return what a reader is told of a benchmark; Markdown has the platform guide's table and its five fields."""
+    decision, acceptance = found.decision, list(_acceptance(found))
+    mixed = decision.code == "faster" and any(each.outcome != "faster" for each in found.loads)
+    legends = [_LEGEND, _CEILING] if any(each.ceiling for each in found.loads) else [_LEGEND]
+    sides = (("Baseline", found.baseline), ("Candidate", found.candidate))
+    return Report(
+        title="Speculation in a benchmark",
+        headline=f"{decision.headline}.",
+        style=STYLE["no_difference" if mixed else decision.code],
+        action=decision.action,
+        remarks=[flag_codes(found.flags)],
+        flags=found.flags,
+        sections=[*_main(found), *acceptance] if found.loads else [],
+        guide=[Section("Results", list(map(_result, found.loads)), _GUIDE), *acceptance],
+        legends=legends if found.loads else [],
+        details=list(_details(found)),
+        reasons=decision.reasons,
+        commands_title="Commands and files",
+        commands=[(f"{name}: {', '.join(side.names)}", side.context.command) for name, side in sides],
+    )
+
+
+# --- Cells -----------------------------------------------------------------------------------------------------------
 
 
 def _change(one: str, other: str) -> str:
@@ -119,33 +125,6 @@ def _details(found: BenchComparison) -> Iterator[Section]:
     yield Section("Context", told)
 
 
-# --- Terminal --------------------------------------------------------------------------------------------------------
-
-
-def print_bench(console: Console, found: BenchComparison, *, verbose: bool = False) -> None:
-    """Print what was found, what to do and the flags; then the tables by load, reasons and flags."""
-    decision = found.decision
-    mixed = decision.code == "faster" and any(each.outcome != "faster" for each in found.loads)
-    style = STYLE["no_difference" if mixed else decision.code]
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {style}"))
-    console.print(Text(plain(decision.action)))
-    console.print(Text(flag_codes(found.flags)))
-    if found.loads:
-        for section in (*_main(found), *_acceptance(found)):
-            print_section(console, section)
-        indented(console, _LEGEND)
-        if any(each.ceiling for each in found.loads):
-            indented(console, _CEILING)
-    if verbose:
-        for section in _details(found):
-            print_section(console, section)
-    if decision.reasons:
-        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
-    print_flags(console, found.flags)
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
 # The table that the platform guide asks for.
 _GUIDE: Final = (
     "load",
@@ -161,28 +140,14 @@ _GUIDE: Final = (
 )
 
 
-def as_markdown(found: BenchComparison) -> str:
-    """Return a report with the platform guide's table and its five fields, so that a reader can repeat it."""
-    decision = found.decision
-    rows = [
-        (
-            str(each.setting),
-            *_both(each, "time_to_first_token_seconds"),
-            *(f"{side.output_tokens_per_second:,.1f}" for side in (each.baseline, each.candidate)),
-            decimal(each.candidate.mean_acceptance_length),
-            percent(each.candidate.acceptance_ratio),
-            times(each.tokens_per_second_ratio),
-            times(each.speedup),
-            each.outcome.replace("_", " "),
-        )
-        for each in found.loads
-    ]
-    lines = ["# Speculation in a benchmark", "", f"**{escaped(decision.headline)}.**", ""]
-    lines += [escaped(decision.action), "", escaped(flag_codes(found.flags)), ""]
-    lines += [f"- {escaped(reason)}" for reason in decision.reasons]
-    for section in (Section("Results", rows, _GUIDE), *_acceptance(found), *_details(found)):
-        lines += markdown_section(section)
-    lines += ["", escaped(f"{_LEGEND} {_CEILING}"), "", "## Commands and files"]
-    for name, side in (("Baseline", found.baseline), ("Candidate", found.candidate)):
-        lines += ["", f"{name}: {', '.join(map(escaped, side.names))}", "", *fenced(side.context.command)]
-    return "\n".join([*lines, *markdown_flags(found.flags)]) + "\n"
+def _result(load: BenchLoad) -> tuple[str, ...]:
+    return (
+        str(load.setting),
+        *_both(load, "time_to_first_token_seconds"),
+        *(f"{side.output_tokens_per_second:,.1f}" for side in (load.baseline, load.candidate)),
+        decimal(load.candidate.mean_acceptance_length),
+        percent(load.candidate.acceptance_ratio),
+        times(load.tokens_per_second_ratio),
+        times(load.speedup),
+        load.outcome.replace("_", " "),
+    )

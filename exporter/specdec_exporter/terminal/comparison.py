@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final, TextIO
 
 from msgspec.structs import astuple
-from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import DecisionCode
@@ -20,26 +17,13 @@ from specdec_exporter.formatting import (
     interval,
     percent,
     percentage_points,
-    plain,
     seconds,
     times,
 )
 from specdec_exporter.speculation.acceptance import at
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.measured import COMPARED, Compared
-from specdec_exporter.terminal.console import heading, indented
-from specdec_exporter.terminal.sections import (
-    Output,
-    Section,
-    escaped,
-    fenced,
-    flag_codes,
-    markdown_flags,
-    markdown_section,
-    print_flags,
-    print_section,
-    write_report,
-)
+from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 
 STYLE: dict[DecisionCode, str] = {
     "faster": "green",
@@ -58,11 +42,30 @@ _QUANTILES: Final = "A quantile lies between these bucket boundaries in 95 of 10
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
     """Write ``comparison`` to ``stream``; ``verbose`` adds quantiles, settings and the curve to the text."""
-    draw = partial(print_comparison, comparison=comparison, verbose=verbose)
-    write_report(stream, comparison, output, draw, partial(as_markdown, comparison))
+    write_report(stream, comparison, output, report, verbose=verbose)
 
 
-# --- Cells, for text and Markdown ------------------------------------------------------------------------------------
+def report(comparison: Comparison) -> Report:
+    """Return what a reader is told of a comparison."""
+    decision, sides = comparison.decision, (("Baseline:", comparison.baseline), ("Candidate:", comparison.candidate))
+    return Report(
+        title=f"{comparison.candidate.name} against {comparison.baseline.name}",
+        headline=f"{decision.headline}.",
+        style=STYLE[decision.code],
+        action=decision.action,
+        remarks=[flag_codes(comparison.flags)],
+        flags=comparison.flags,
+        sections=list(_main(comparison)),
+        legends=[_LEGEND],
+        details=list(_details(comparison)),
+        details_legend=_QUANTILES,
+        reasons=decision.reasons,
+        commands_title="Commands",
+        commands=[(name, side.context.command) for name, side in sides],
+    )
+
+
+# --- Cells -----------------------------------------------------------------------------------------------------------
 
 
 def _main(comparison: Comparison) -> Iterator[Section]:
@@ -190,49 +193,3 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
         (str(position), *(percent(at(curve, position)) if position < len(curve) else "-" for curve in curves))
         for position in range(max(map(len, curves)))
     ]
-
-
-# --- Terminal --------------------------------------------------------------------------------------------------------
-
-
-def print_comparison(console: Console, comparison: Comparison, *, verbose: bool = False) -> None:
-    """Print what was found, what to do and which flags there are; then the tables, the reasons and the flags."""
-    decision = comparison.decision
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {STYLE[decision.code]}"))
-    console.print(Text(plain(decision.action)))
-    console.print(Text(flag_codes(comparison.flags)))
-    for section in _main(comparison):
-        print_section(console, section)
-    indented(console, _LEGEND)
-    if verbose:
-        for section in _details(comparison):
-            print_section(console, section)
-        indented(console, _QUANTILES)
-    if decision.reasons:
-        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
-    print_flags(console, comparison.flags)
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
-
-def as_markdown(comparison: Comparison) -> str:
-    """Return a report with settings, commands, figures and decision, so that a reader can repeat it."""
-    decision = comparison.decision
-    lines = [
-        f"# {escaped(comparison.candidate.name)} against {escaped(comparison.baseline.name)}",
-        "",
-        f"**{escaped(decision.headline)}.**",
-        "",
-        escaped(decision.action),
-        "",
-        escaped(flag_codes(comparison.flags)),
-        "",
-        *(f"- {escaped(reason)}" for reason in decision.reasons),
-    ]
-    for section in (*_main(comparison), *_details(comparison)):
-        lines += markdown_section(section)
-    lines += ["", escaped(f"{_LEGEND} {_QUANTILES}"), "", "## Commands"]
-    for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
-        lines += ["", f"{name}:", "", *fenced(side.context.command)]
-    return "\n".join([*lines, *markdown_flags(comparison.flags)]) + "\n"
