@@ -31,11 +31,6 @@ _LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 T = TypeVar("T")
 
 
-def read_as(path: str | Path, kind: type[T], error: type[SpecdecError]) -> T:
-    """Return a file as a ``kind``, as :func:`convert` does. Every fault raises ``error``."""
-    return convert(read_yaml(path, error), kind, str(path), error)
-
-
 def read_yaml(path: str | Path, error: type[SpecdecError]) -> Any:
     """Return the data of a file with one document, as :func:`parse_yaml`."""
     return parse_yaml(read_bytes(path, error), str(path), error)

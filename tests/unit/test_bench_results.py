@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from specdec_exporter import bounds
 from specdec_exporter.comparison.bench import BenchComparison, BenchRuns, compare_bench
 from specdec_exporter.comparison.benchload import BenchLoad, BenchSide
-from specdec_exporter.comparison.decision import DecisionCode
+from specdec_exporter.comparison.latency import Outcome
 from specdec_exporter.errors import BenchResultError, ComparisonError
 from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.speculation.policy import load_policy
@@ -290,4 +290,4 @@ def test_every_key_of_the_json_is_documented() -> None:
     named = set(re.findall(r"`([a-z0-9_]+)`", page.partition("\n## Results of `vllm bench serve`\n")[2]))
     shapes = (BenchComparison, BenchRuns, BenchLoad, BenchSide)
     assert {key for shape in shapes for key in shape.__struct_fields__} <= named
-    assert set(get_args(DecisionCode)) <= named
+    assert set(get_args(Outcome)) <= named

@@ -8,8 +8,7 @@ from typing import Final, TextIO
 from msgspec.structs import astuple
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
-from specdec_exporter.comparison.decision import DecisionCode
-from specdec_exporter.comparison.latency import TITLES, LatencyComparison
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
 from specdec_exporter.formatting import (
     between,
     count,
@@ -25,7 +24,7 @@ from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.measured import COMPARED, Compared
 from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 
-STYLE: dict[DecisionCode, str] = {
+STYLE: dict[Outcome, str] = {
     "faster": "green",
     "no_difference": "yellow",
     "inconclusive": "blue",
