@@ -105,7 +105,7 @@ def compare_latency(
     steps = measured if sli == "time_per_output_token" else None
     why = _not_judged(sli, traffic, steps, paired=paired) or (few if steps is None else None)
     if steps is not None:
-        decisive, explained = steps.speedup.inverse() if steps.speedup else None, (1.0, 1.0)
+        decisive, explained = _inverse(steps.speedup), (1.0, 1.0)
     found = direction(decisive, policy.latency, explained)
     outcome = _outcome(found, tail, traffic, few) if why is None else "undecided"
     return LatencyComparison(
@@ -122,6 +122,10 @@ def compare_latency(
         outcome=outcome,
         undecided_because=why or (_CHANCE if outcome == "undecided" else None),
     )
+
+
+def _inverse(speedup: Estimate | None) -> Estimate | None:
+    return speedup.inverse() if speedup else None
 
 
 _CHANCE: Final = "chance may explain it: a recording is too short, scatters widely, or has one long stall"
