@@ -165,7 +165,7 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
     assert f"the ratio is beyond {policy.slowdown_min:g} " in page
     assert policy.slowdown_min == policy.speedup_min
     assert f"by more than {policy.traffic_tolerance:.0%}".replace("%", " %") in page
-    assert f"fell by more than {100 * load_policy().comparison.acceptance_drop_min:g} percentage points" in page
+    assert f"fell by more than {100 * load_policy().acceptance_drop_min:g} percentage points" in page
 
 
 # --- Command ---------------------------------------------------------------------------------------------------------

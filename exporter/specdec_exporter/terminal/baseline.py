@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +20,7 @@ from specdec_exporter.speculation.acceptance import (
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.steptime import StepTimes, step_times
+from specdec_exporter.speculation.steptime import StepTimes, step_times, total
 from specdec_exporter.terminal.console import indented, pairs, table
 
 _TITLES = {
@@ -55,13 +53,13 @@ def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
     yield "served model", baseline.model_name or "-"
     yield "vLLM", baseline.vllm_version or "-"
     yield from _speculation(baseline)
-    for title, total in (
+    for title, amount in (
         ("requests", baseline.requests_finished),
         ("prompt tokens", counts.prompt_tokens),
         ("generated tokens", counts.generation_tokens),
     ):
-        rate = None if total is None else total / baseline.duration_seconds
-        yield title, count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)"
+        rate = None if amount is None else amount / baseline.duration_seconds
+        yield title, count(amount) if rate is None else f"{count(amount)} ({decimal(rate)} per second)"
     prompts = [ratio(block.counts.prompt_tokens, block.counts.first_tokens) for block in baseline.blocks]
     yield "prompt length", _length(baseline.mean_prompt_tokens, prompts)
     cached = counts.cached_prompt_ratio
@@ -122,7 +120,7 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
     for interval in intervals:
         if interval.ran:
             bins.setdefault(bin_of(interval.concurrency), []).append(interval)
-    loads = [reduce(add, bins[bound]) for bound in sorted(bins)]
+    loads = [total(bins[bound]) for bound in sorted(bins)]
     rows = [
         (
             f"{load.concurrency:,.1f}",
