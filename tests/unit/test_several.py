@@ -26,8 +26,7 @@ from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover
 from specdec_exporter.comparison.several import Several, compare_several
 from specdec_exporter.errors import ComparisonError, ConfigError
-from specdec_exporter.formatting import times
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, times
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal import plot
 from specdec_exporter.terminal.sections import as_json, as_markdown, print_report

@@ -20,8 +20,9 @@ from specdec_exporter.comparison.decision import Decision
 from specdec_exporter.comparison.latency import Outcome
 from specdec_exporter.comparison.likeness import Flag, FlagCode, same_model
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.formatting import in_words, seconds, times
+from specdec_exporter.formatting import in_words, seconds
 from specdec_exporter.predictor.benchresult import BenchResult
+from specdec_exporter.speculation.chance import times
 from specdec_exporter.speculation.policy import Policy
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from specdec_exporter.comparison.acceptance import fell
 from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
-from specdec_exporter.formatting import interval, percent, percentage_points, seconds, times
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.formatting import percent, percentage_points, seconds
+from specdec_exporter.speculation.chance import Estimate, interval, times
 from specdec_exporter.speculation.measured import COMPARED, Measured
 from specdec_exporter.speculation.policy import Policy
 

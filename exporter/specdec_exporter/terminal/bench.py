@@ -7,7 +7,8 @@ from typing import Final, TextIO
 
 from specdec_exporter.comparison.bench import BenchComparison
 from specdec_exporter.comparison.benchload import BenchLoad
-from specdec_exporter.formatting import decimal, interval, percent, seconds, times
+from specdec_exporter.formatting import decimal, percent, seconds
+from specdec_exporter.speculation.chance import interval, times
 from specdec_exporter.terminal.comparison import STYLE
 from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 

@@ -9,18 +9,9 @@ from msgspec.structs import astuple
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
-from specdec_exporter.formatting import (
-    between,
-    count,
-    decimal,
-    interval,
-    percent,
-    percentage_points,
-    seconds,
-    times,
-)
+from specdec_exporter.formatting import between, count, decimal, percent, percentage_points, seconds
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, interval, times
 from specdec_exporter.speculation.measured import COMPARED, Compared
 from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 

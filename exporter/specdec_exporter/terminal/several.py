@@ -11,7 +11,8 @@ from specdec_exporter.comparison.compare import Comparison, Side
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.comparison.several import Several
 from specdec_exporter.comparison.traffic import Sli
-from specdec_exporter.formatting import count, percent, plain, seconds, times
+from specdec_exporter.formatting import count, percent, plain, seconds
+from specdec_exporter.speculation.chance import times
 from specdec_exporter.terminal.comparison import describe_speculation
 from specdec_exporter.terminal.sections import Output, Report, Section, write_report
 
