@@ -51,10 +51,7 @@ def test_a_load_that_loses_is_a_regression_whatever_others_gain(write: Any) -> N
     assert code == 1
     assert head.startswith("Mixed by load: decoding is slower, 0.83x (")
     assert "; faster, 2.00x (" in head
-    assert (
-        "Drop speculation at 128 clients; keep it at 1 client. It stops paying between 1 and 128 clients, about 64 by"
-        in head
-    )
+    assert "Drop speculation at 128 clients; keep it at 1 client." in head
     assert ran(plain, spec)[0] == 0
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
 from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.benchload import BenchLoad, Runs, Setting, differs, measure, setting_of
-from specdec_exporter.comparison.byload import crossover
 from specdec_exporter.comparison.decision import Decision
 from specdec_exporter.comparison.latency import Outcome
 from specdec_exporter.comparison.likeness import Flag, FlagCode, same_model
@@ -219,18 +218,7 @@ def _by_load(groups: Mapping[Outcome, Sequence[BenchLoad]], *, drafts: bool) -> 
     if unknown := [each for word, some in groups.items() if word not in _STEPS for each in some]:
         parts.append(f"at {_at(unknown)} it is not known whether {'it' if parts else what} pays: repeat the runs")
     action = "; ".join(parts)
-    return f"{action[0].upper()}{action[1:]}.{_guess([*groups.get('faster', ()), *groups.get('slower', ())])}"
-
-
-def _guess(loads: Sequence[BenchLoad]) -> str:
-    """Return between which numbers of clients decoding stops gaining."""
-    fixed = [each for each in loads if each.request_rate is None]
-    points = sorted((each.clients, each.speedup.value) for each in fixed if each.clients and each.speedup)
-    for one, other in pairwise(points):
-        if at := crossover([one, other]):
-            between = f"between {one[0]:,} and {other[0]:,} clients, about {at:,.0f} by interpolation"
-            return f" It stops paying {between}: a guess."
-    return ""
+    return f"{action[0].upper()}{action[1:]}."
 
 
 def _at(loads: Iterable[BenchLoad]) -> str:
