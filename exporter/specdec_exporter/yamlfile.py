@@ -78,13 +78,11 @@ def convert(data: Any, kind: type[T], name: str, error: type[SpecdecError]) -> T
     names the file, the key, the expected and the found.
     """
     try:
-        return msgspec.convert({} if data is None else data, kind, strict=True, dec_hook=_made)
+        return msgspec.convert(
+            {} if data is None else data, kind, strict=True, dec_hook=lambda made, value: made(value)
+        )
     except msgspec.ValidationError as cause:
         raise error(plain(f"{name}: {_told(str(cause), kind)}")) from cause
-
-
-def _made(kind: Any, value: Any) -> Any:
-    return kind(value)
 
 
 def number_of(text: str) -> float | None:

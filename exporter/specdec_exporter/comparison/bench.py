@@ -48,7 +48,7 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
 
     Two ``folders`` that mix are split too. Raises :class:`ComparisonError`.
     """
-    mixed = [runs for runs in given if not _alike(runs)]
+    mixed = [runs for runs in given if len({run.speculates for run in runs}) > 1]  # only some tell of drafts
     if len(given) == 2 and not mixed:
         return given[0], given[1]
     if len(given) == 2 and not folders:
@@ -64,11 +64,6 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
             "two folders, first the baseline"
         )
     return plain, drafting
-
-
-def _alike(runs: Runs) -> bool:
-    """Whether all tell of drafts, or none does."""
-    return len({run.speculates for run in runs}) == 1
 
 
 def _split(runs: Runs) -> tuple[list[BenchResult], list[BenchResult]]:

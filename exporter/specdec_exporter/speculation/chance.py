@@ -77,9 +77,9 @@ class Spread(msgspec.Struct, frozen=True):
         """Divide by an independent figure."""
         return Spread(self.value / other.value, *_added(self, other))
 
-    def estimate(self, z: float = Z) -> Estimate:
-        """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
-        reach = None if self.error is None else self.error * t_quantile(z, self.freedom)
+    def estimate(self) -> Estimate:
+        """The figure with its 95 % interval, symmetric in the logarithm."""
+        reach = None if self.error is None else self.error * t_quantile(Z, self.freedom)
         if reach is None or not reach < _MAX_LOGARITHM:
             return Estimate(self.value, None, None)
         factor = math.exp(reach)
