@@ -120,40 +120,40 @@ def flag_codes(flags: Sequence[Flag]) -> str:
 
 def as_markdown(report: Report) -> str:
     """Return a report with all figures, settings and commands, so that a reader can repeat it."""
-    outlook = f" {escaped(report.outlook)}" if report.outlook else ""
-    lines = [f"# {escaped(report.title)}", "", f"**{escaped(report.headline)}**{outlook}"]
+    outlook = f" {_escaped(report.outlook)}" if report.outlook else ""
+    lines = [f"# {_escaped(report.title)}", "", f"**{_escaped(report.headline)}**{outlook}"]
     for words in filter(None, (report.action, *report.remarks)):
-        lines += ["", escaped(words)]
+        lines += ["", _escaped(words)]
     if report.to_copy is not None:
         lines += ["", *_fenced(report.to_copy)]
     if report.note is not None:
-        lines += ["", escaped(report.note)]
+        lines += ["", _escaped(report.note)]
     if report.reasons:
-        lines += ["", *(f"- {escaped(reason)}" for reason in report.reasons)]
+        lines += ["", *(f"- {_escaped(reason)}" for reason in report.reasons)]
     for section in (*(report.sections if report.guide is None else report.guide), *report.details):
         lines += _markdown_section(section)
     if legends := " ".join(filter(None, (*report.legends, report.details_legend))):
-        lines += ["", escaped(legends)]
+        lines += ["", _escaped(legends)]
     lines += ["", f"## {report.commands_title}"]
     for side, command in report.commands:
-        lines += ["", escaped(side), "", *_fenced(command)]
+        lines += ["", _escaped(side), "", *_fenced(command)]
     if report.flags:
         lines += ["", f"## {_FLAGS_TITLE}", ""]
-    lines += (f"- `{flag.code}`: {escaped(flag.message)}. {escaped(flag.action)}" for flag in report.flags)
+    lines += (f"- `{flag.code}`: {_escaped(flag.message)}. {_escaped(flag.action)}" for flag in report.flags)
     return "\n".join(lines) + "\n"
 
 
 def _markdown_section(section: Section) -> Iterator[str]:
     """Yield the lines of a section, after an empty one."""
-    yield from ("", f"## {escaped(section.title)}", "", _row(section.columns), "|" + " --- |" * len(section.columns))
+    yield from ("", f"## {_escaped(section.title)}", "", _row(section.columns), "|" + " --- |" * len(section.columns))
     yield from map(_row, section.rows)
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(escaped, cells))} |"
+    return f"| {' | '.join(map(_escaped, cells))} |"
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return ``text`` on one line, escaped for Markdown and for the cells of its tables."""
     return re.sub(r"([\\`*_|<\[\]])", r"\\\1", plain(" ".join(text.split())))
 
