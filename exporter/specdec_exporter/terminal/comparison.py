@@ -61,7 +61,9 @@ def report(comparison: Comparison) -> Report:
 def _main(comparison: Comparison) -> Iterator[Section]:
     """Yield what was decided on: means, speed-ups, traffic, acceptance."""
     columns = ("", "baseline", "candidate", "candidate / baseline", "")
-    yield Section("Mean latencies", [_latency(each) for each in comparison.latencies if _recorded(each)], columns)
+    yield Section(
+        "Mean latencies", [_latency(latency) for latency in comparison.latencies if _recorded(latency)], columns
+    )
     if speedups := list(_speedups(comparison.speedup)):
         yield Section("Speed-up", speedups, ("", ""))
     yield Section("Recordings", _recordings(comparison))
@@ -72,8 +74,11 @@ def _details(comparison: Comparison) -> Iterator[Section]:
     for latency in comparison.latencies:
         if _recorded(latency):
             rows: list[tuple[str, ...]] = [
-                (f"P{each.quantile * 100:g}", *(between(*astuple(side)) for side in (each.baseline, each.candidate)))
-                for each in latency.quantiles
+                (
+                    f"P{quantile.quantile * 100:g}",
+                    *(between(*astuple(side)) for side in (quantile.baseline, quantile.candidate)),
+                )
+                for quantile in latency.quantiles
             ]
             yield Section(TITLES[latency.sli].capitalize(), rows)
     if curve := _curve(comparison):
@@ -159,9 +164,9 @@ def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
         "same_arrivals": speedup.same_arrivals,
         "unlike_arrivals": speedup.judged if speedup.compared == "unlike_arrivals" else None,
     }
-    for compared, found in comparisons.items():
-        if found is not None:
-            yield f"decoding, {COMPARED[compared]}", times(found)
+    for compared, estimate in comparisons.items():
+        if estimate is not None:
+            yield f"decoding, {COMPARED[compared]}", times(estimate)
     if speedup.judged is not None and speedup.concurrency is not None:
         yield "load, requests in decode", f"{speedup.concurrency:.1f}"
     if speedup.break_even_acceptance_ratio is not None:

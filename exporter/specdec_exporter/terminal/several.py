@@ -38,7 +38,7 @@ def write_several(stream: TextIO, several: Several, output: Output, *, verbose: 
 def report(several: Several) -> Report:
     """Return what a reader is told of several recordings: what to run comes first."""
     advice = several.advice
-    sides = [several.comparisons[0].baseline, *(each.candidate for each in several.comparisons)]
+    sides = [several.comparisons[0].baseline, *(comparison.candidate for comparison in several.comparisons)]
     return Report(
         title="Recordings side by side",
         headline=advice.headline,
@@ -61,7 +61,7 @@ def report(several: Several) -> Report:
 
 
 def _speedups(several: Several) -> Section:
-    names = [each.candidate.name for each in several.comparisons]
+    names = [comparison.candidate.name for comparison in several.comparisons]
     rows = []
     for load in several.loads:
         best = load.fastest if load.speedup(load.fastest) > 1.0 and not load.unjudged else None
@@ -73,7 +73,10 @@ def _speedups(several: Several) -> Section:
 def _recordings(several: Several) -> Section:
     first, *_ = several.comparisons
     rows = [_recording(first.baseline, first, "-")]
-    rows += [_recording(each.candidate, each, each.decision.code.replace("_", " ")) for each in several.comparisons]
+    rows += [
+        _recording(comparison.candidate, comparison, comparison.decision.code.replace("_", " "))
+        for comparison in several.comparisons
+    ]
     return Section("Recordings", rows, _RECORDING_COLUMNS)
 
 
@@ -90,7 +93,7 @@ def _recording(side: Side, comparison: Comparison, decision: str) -> tuple[str, 
 
 
 def _mean(side: Side, comparison: Comparison, sli: Sli) -> str:
-    pair = next(each.mean_seconds for each in comparison.latencies if each.sli == sli)
+    pair = next(latency.mean_seconds for latency in comparison.latencies if latency.sli == sli)
     return seconds(pair.baseline if side is comparison.baseline else pair.candidate)
 
 
@@ -98,12 +101,12 @@ def _flags(several: Several) -> list[Flag]:
     """Return the first flag of each code, which says how many recordings have the same: many may have it."""
     flags = []
     codes: dict[str, dict[str, Flag]] = {}
-    for each in several.comparisons:
-        for flag in each.flags:
-            codes.setdefault(flag.code, {}).setdefault(each.candidate.name, flag)
-    for found in codes.values():
-        name, *others = found
-        first = found[name]
+    for comparison in several.comparisons:
+        for flag in comparison.flags:
+            codes.setdefault(flag.code, {}).setdefault(comparison.candidate.name, flag)
+    for same in codes.values():
+        name, *others = same
+        first = same[name]
         more = f" (and {len(others)} more recordings have this flag)" if others else ""
         flags.append(Flag(first.code, f"{plain(name)}: {first.message}{more}", first.action))
     return flags
