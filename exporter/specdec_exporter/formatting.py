@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
-
-
-class Interval(Protocol):
-    """An estimate."""
-
-    @property
-    def value(self) -> float:
-        """The figure."""
-
-    @property
-    def low(self) -> float | None:
-        """The lower end of its interval; ``None``: not known."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper end."""
+from collections.abc import Iterable
 
 
 def plain(text: str) -> str:
@@ -66,21 +49,6 @@ def between(low: float | None, high: float | None) -> str:
     if low is None:
         return "-" if high is None else f"< {seconds(high)}"
     return f"> {seconds(low)}" if high is None else f"{seconds(low)} to {seconds(high)}"
-
-
-def interval(found: Interval | None, shown: Callable[[float | None], str], unit: str = "") -> str:
-    """A figure with its interval if there is one, ``81.6% (79.9% to 83.2%)``; ``unit``: of the figure alone."""
-    if found is None:
-        return "-"
-    value = f"{shown(found.value)}{unit}"
-    if found.low is None and found.high is None:
-        return value
-    return f"{value} ({shown(found.low)} to {shown(found.high)})"
-
-
-def times(found: Interval | None) -> str:
-    """A ratio, ``1.84x (1.79 to 1.90)``."""
-    return interval(found, decimal, "x")
 
 
 def in_words(names: Iterable[str]) -> str:

@@ -31,11 +31,6 @@ _LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 T = TypeVar("T")
 
 
-def read_as(path: str | Path, kind: type[T], error: type[SpecdecError]) -> T:
-    """Return a file as a ``kind``, as :func:`convert` does. Every fault raises ``error``."""
-    return convert(read_yaml(path, error), kind, str(path), error)
-
-
 def read_yaml(path: str | Path, error: type[SpecdecError]) -> Any:
     """Return the data of a file with one document, as :func:`parse_yaml`."""
     return parse_yaml(read_bytes(path, error), str(path), error)
@@ -83,13 +78,11 @@ def convert(data: Any, kind: type[T], name: str, error: type[SpecdecError]) -> T
     names the file, the key, the expected and the found.
     """
     try:
-        return msgspec.convert({} if data is None else data, kind, strict=True, dec_hook=_made)
+        return msgspec.convert(
+            {} if data is None else data, kind, strict=True, dec_hook=lambda made, value: made(value)
+        )
     except msgspec.ValidationError as cause:
         raise error(plain(f"{name}: {_told(str(cause), kind)}")) from cause
-
-
-def _made(kind: Any, value: Any) -> Any:
-    return kind(value)
 
 
 def number_of(text: str) -> float | None:

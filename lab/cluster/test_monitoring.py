@@ -235,9 +235,8 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
         there = "/api/v1/query?query=inference_service:specdec_up:max%20==%201"
         await until(scraping.url, there, lambda data: data["result"])
         up = await until(scraping.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
-        recorded = await until(
-            scraping.url, "/api/v1/query?query=inference_service:specdec_drafts:increase30m", lambda data: data["result"]
-        )
+        drafts = "/api/v1/query?query=inference_service:specdec_drafts:increase30m"
+        recorded = await until(scraping.url, drafts, lambda data: data["result"])
         await vllm.stop()
         page, *_ = await taking.got("/pagerduty")
         await taking.until(lambda: title in [one["attachments"][0]["title"] for one in taking.at("/slack")])

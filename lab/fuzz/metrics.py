@@ -17,7 +17,6 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics import exposition, reading
 from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
-from specdec_exporter.predictor.metrics.reading import shown
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")
@@ -117,7 +116,7 @@ def require_agreement(body: bytes, snapshot: Snapshot) -> None:
             if meaning is None or meaning.shape == "info":
                 continue
             key = reading._key(meaning, sample.labels)
-            model, engine = shown((sample.labels.get("model_name", ""), sample.labels.get("engine", "0")))
+            model, engine = plain(sample.labels.get("model_name", "")), plain(sample.labels.get("engine", "0"))
             there: Place = (model, engine, meaning.field, plain(key) if isinstance(key, str) else key)
             theirs[there].append((meaning.rank, as_float(sample.value)))
     ours: dict[Place, float] = {

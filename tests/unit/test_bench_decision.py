@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.bench import as_markdown
+from specdec_exporter.terminal.bench import report
+from specdec_exporter.terminal.sections import as_markdown
 from support.benchruns import codes, compared, detailed, ran, result
 
 
@@ -50,10 +51,7 @@ def test_a_load_that_loses_is_a_regression_whatever_others_gain(write: Any) -> N
     assert code == 1
     assert head.startswith("Mixed by load: decoding is slower, 0.83x (")
     assert "; faster, 2.00x (" in head
-    assert (
-        "Drop speculation at 128 clients; keep it at 1 client. It stops paying between 1 and 128 clients, about 64 by"
-        in head
-    )
+    assert "Drop speculation at 128 clients; keep it at 1 client." in head
     assert ran(plain, spec)[0] == 0
 
 
@@ -132,7 +130,7 @@ def test_at_a_fixed_rate_tokens_per_second_say_nothing() -> None:
     found = compared(*sides)
     assert found.loads[0].tokens_per_second_ratio is None
     assert found.decision.headline.endswith("at 4 requests/s")
-    assert "| same rate |" not in as_markdown(found)
+    assert "| same rate |" not in as_markdown(report(found))
 
 
 def test_a_ramp_of_request_rates_is_a_load_of_its_own() -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from specdec_exporter import bounds
 from specdec_exporter.comparison.bench import BenchComparison, BenchRuns, compare_bench
 from specdec_exporter.comparison.benchload import BenchLoad, BenchSide
-from specdec_exporter.comparison.decision import DecisionCode
+from specdec_exporter.comparison.latency import Outcome
 from specdec_exporter.errors import BenchResultError, ComparisonError
 from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.bench import as_markdown
-from specdec_exporter.terminal.sections import as_json
+from specdec_exporter.terminal.bench import report
+from specdec_exporter.terminal.sections import as_json, as_markdown
 from support.benchruns import BENCH, aiperf, compared, detailed, parsed, ran, refused, result
 from support.builders import FIXTURES, numbers
 from support.promtool import REPOSITORY
@@ -141,7 +141,7 @@ def test_an_export_of_aiperf_that_was_cancelled_is_refused() -> None:
 def test_text_of_a_file_moves_no_cursor(key: str) -> None:
     hostile = {**result(10.0), key: "Qwen3-8B\ud800\x1b[31m\n"}
     try:
-        text = as_markdown(compared([result(20.0)], [hostile]))
+        text = as_markdown(report(compared([result(20.0)], [hostile])))
     except ComparisonError as error:
         text = str(error)
     assert all(line.isprintable() for line in text.splitlines())
@@ -275,7 +275,7 @@ def test_any_object_gives_a_result_with_finite_figures_or_one_error(
     if not refusals:
         json.loads(as_json(found), parse_constant=pytest.fail)
         assert all(map(math.isfinite, numbers(found)))
-        assert as_markdown(found).startswith("# ")
+        assert as_markdown(report(found)).startswith("# ")
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,0e-', max_size=30).map(str.encode))
@@ -290,4 +290,4 @@ def test_every_key_of_the_json_is_documented() -> None:
     named = set(re.findall(r"`([a-z0-9_]+)`", page.partition("\n## Results of `vllm bench serve`\n")[2]))
     shapes = (BenchComparison, BenchRuns, BenchLoad, BenchSide)
     assert {key for shape in shapes for key in shape.__struct_fields__} <= named
-    assert set(get_args(DecisionCode)) <= named
+    assert set(get_args(Outcome)) <= named

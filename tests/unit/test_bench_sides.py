@@ -18,7 +18,8 @@ from specdec_exporter.comparison.bench import compare_bench
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.predictor.benchresult import parse_results
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.bench import as_markdown, print_bench
+from specdec_exporter.terminal.bench import report
+from specdec_exporter.terminal.sections import as_markdown, print_report
 from support.benchruns import aiperf, codes, compared, parsed, ran, refused, result
 from support.builders import FIXTURES
 
@@ -128,7 +129,7 @@ def test_metadata_gives_the_five_fields_of_a_report() -> None:
     }
     found = compared([result(20.0, **given)], [result(10.0, drafts=True, **given)])
     assert "context_missing" not in codes(found)
-    text = as_markdown(found)
+    text = as_markdown(report(found))
     assert text.count("```\nvllm serve x\n```") == 2
     assert "| hardware | 1x L4 | 1x L4 |" in text
     assert "| 8 clients | 60 ms | 60 ms |" in text
@@ -209,7 +210,7 @@ def test_a_baseline_older_than_the_counts_of_drafts_is_not_one_without_drafts() 
 def test_impossible_figures_and_undecided_loads_have_no_break_even(changes: dict[str, Any]) -> None:
     found = compared([result(20.0)], [result(10.0, drafts=True) | changes])
     assert (found.loads[0].reached_ratio, found.loads[0].break_even_acceptance_length) == (None, None)
-    assert "| 50.0% | 2.50 | - | - |" in as_markdown(found)
+    assert "| 50.0% | 2.50 | - | - |" in as_markdown(report(found))
 
 
 def test_the_next_step_says_at_which_loads_nothing_is_known(write: Any) -> None:
@@ -228,7 +229,7 @@ def test_the_next_step_says_at_which_loads_nothing_is_known(write: Any) -> None:
         "Keep speculation at 1 client; at 4 clients and 8 clients it is not known whether it pays: repeat the runs."
     )
     stream = io.StringIO()
-    print_bench(Console(file=stream, force_terminal=True, color_system="standard"), found)
+    print_report(Console(file=stream, force_terminal=True, color_system="standard"), report(found), verbose=False)
     assert "\x1b[1;33mMixed" in stream.getvalue()  # not green
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison
-from specdec_exporter.comparison.latency import SLIS, LatencyComparison
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison
 from specdec_exporter.errors import ComparisonError
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.policy import load_policy
@@ -312,7 +312,7 @@ def test_a_gain_in_decoding_is_kept_although_latencies_do_not_show_it() -> None:
     """Requests scatter so widely that their means decide nothing; step times do."""
     scattered = lognormal(random.Random(3), 0.02, 1000, 1.5)
     wide = [recording(tpot=tpot, blocks=12) for tpot in (scattered, scattered[::-1])]
-    latencies = [{f"{sli}_seconds": getattr(each, f"{sli}_seconds") for sli in SLIS} for each in wide]
+    latencies = [{f"{sli}_seconds": getattr(each, f"{sli}_seconds") for sli in TITLES} for each in wide]
     plain, code = (
         replace(each, blocks=scattered.blocks, **latency)
         for each, scattered, latency in zip(

@@ -15,7 +15,8 @@ from specdec_exporter.errors import ComparisonError
 from specdec_exporter.predictor.quantization import Quantization, quantization_of, without_precision
 from specdec_exporter.speculation.chance import proportion
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
-from specdec_exporter.terminal.comparison import as_markdown
+from specdec_exporter.terminal.comparison import report
+from specdec_exporter.terminal.sections import as_markdown
 from support.builders import known
 from support.recordings import CONTEXT, codes, compared, loaded, recording
 
@@ -66,7 +67,7 @@ def test_drafts_of_which_only_part_is_verified_have_no_acceptance_to_compare(sid
         if name in sides:
             assert (shown.acceptance_ratio, known(shown.figures).acceptance_ratio) == (None, None)
             assert known(shown.figures).per_position == known(before.figures).per_position[:1]
-    assert PARTLY_VERIFIED in as_markdown(comparison)
+    assert PARTLY_VERIFIED in as_markdown(report(comparison))
 
 
 def test_the_cost_of_a_draft_is_unknown_where_only_part_was_verified() -> None:
@@ -114,9 +115,9 @@ def test_a_drop_beside_faster_answers_is_told_and_no_regression() -> None:
     assert (decision.code, decision.regression) == ("faster", False)
     assert "acceptance changed by -10.0 pp" in decision.headline
     assert "quantisation of the target model: none named in the baseline, awq in the candidate" in as_markdown(
-        comparison
+        report(comparison)
     )
-    assert "-10.0 pp" in as_markdown(comparison)
+    assert "-10.0 pp" in as_markdown(report(comparison))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rich.console import Console
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
-from specdec_exporter.comparison.decision import Decision, DecisionCode
+from specdec_exporter.comparison.decision import Decision
 from specdec_exporter.comparison.latency import (
     LatencyComparison,
     Outcome,
@@ -35,8 +35,8 @@ from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.tail import Shift
-from specdec_exporter.terminal.comparison import as_markdown, print_comparison
-from specdec_exporter.terminal.sections import as_json
+from specdec_exporter.terminal.comparison import report
+from specdec_exporter.terminal.sections import as_json, as_markdown, print_report
 from support.anyrecording import recordings
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, CURVE, compared, loaded, recording
@@ -54,7 +54,7 @@ UNLIKE = replace(
 def printed(comparison: Comparison, width: int = 80, *, verbose: bool = False) -> str:
     console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None)
     with console.capture() as captured:
-        print_comparison(console, comparison, verbose=verbose)
+        print_report(console, report(comparison), verbose=verbose)
     return captured.get()
 
 
@@ -101,7 +101,7 @@ def test_flags_say_what_to_do() -> None:
 
 
 def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
-    text = as_markdown(compared(PLAIN, FASTER))
+    text = as_markdown(report(compared(PLAIN, FASTER)))
     for fact in (CONTEXT.hardware, CONTEXT.model, CONTEXT.runtime, CONTEXT.request_parameters):
         assert f"| {fact} | {fact} |" in text
     assert text.count(f"```\n{CONTEXT.command}\n```") == 2
@@ -111,7 +111,7 @@ def test_the_markdown_has_all_facts_of_both_and_their_commands() -> None:
 
 def test_foreign_text_means_itself_in_markdown() -> None:
     hostile = replace(UNLIKE, context=replace(CONTEXT, command="run ``` <b>"))
-    text = as_markdown(compared(PLAIN, hostile))
+    text = as_markdown(report(compared(PLAIN, hostile)))
     assert text.startswith(r"# what \| others \*call\* \`this\` against plain")
     assert "\n````\nrun ``` <b>\n````\n" in text
 
@@ -127,7 +127,7 @@ def test_any_two_recordings_are_compared_or_refused_in_words(baseline: Baseline,
     except ComparisonError:
         return
     assert max(map(cell_len, printed(comparison).splitlines())) <= 80
-    assert as_markdown(comparison).startswith("# ")
+    assert as_markdown(report(comparison)).startswith("# ")
     assert json.loads(as_json(comparison), parse_constant=pytest.fail)["decision"]["code"] == comparison.decision.code
 
 
@@ -151,7 +151,7 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 def test_every_flag_outcome_and_decision_is_documented() -> None:
     assert {*get_args(FlagCode)} <= names_in("Like for like")
-    assert {*get_args(Outcome), *get_args(DecisionCode), "acceptance_change"} == names_in("Decision")
+    assert {*get_args(Outcome), "acceptance_change"} == names_in("Decision")
 
 
 def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
@@ -165,7 +165,7 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
     assert f"the ratio is beyond {policy.slowdown_min:g} " in page
     assert policy.slowdown_min == policy.speedup_min
     assert f"by more than {policy.traffic_tolerance:.0%}".replace("%", " %") in page
-    assert f"fell by more than {100 * load_policy().comparison.acceptance_drop_min:g} percentage points" in page
+    assert f"fell by more than {100 * load_policy().acceptance_drop_min:g} percentage points" in page
 
 
 # --- Command ---------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_exporter.formatting import between, interval, percent, times
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.formatting import between, percent
+from specdec_exporter.speculation.chance import Estimate, interval, times
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,10 @@ from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.several import compare_several
-from specdec_exporter.formatting import times
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, times
 from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.load import Load

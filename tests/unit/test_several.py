@@ -26,12 +26,11 @@ from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover
 from specdec_exporter.comparison.several import Several, compare_several
 from specdec_exporter.errors import ComparisonError, ConfigError
-from specdec_exporter.formatting import times
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, times
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.terminal import plot
-from specdec_exporter.terminal.sections import as_json
-from specdec_exporter.terminal.several import as_markdown, print_several
+from specdec_exporter.terminal.sections import as_json, as_markdown, print_report
+from specdec_exporter.terminal.several import report
 from support.anyrecording import recordings
 from support.builders import known, numbers
 from support.promtool import REPOSITORY
@@ -352,7 +351,7 @@ def test_neighbouring_loads_keep_a_recording_that_loses_next_to_nothing() -> Non
 
 def printed(several: Several, *, verbose: bool = False) -> str:
     console = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False, color_system=None)
-    print_several(console, several, verbose=verbose)
+    print_report(console, report(several), verbose=verbose)
     found: str = console.file.getvalue()  # type: ignore[attr-defined]
     return found
 
@@ -392,7 +391,7 @@ def test_verbose_adds_recordings_and_a_note() -> None:
 
 
 def test_the_markdown_has_rows_as_wide_as_its_heads_and_foreign_text_means_itself() -> None:
-    text = as_markdown(SEVERAL)
+    text = as_markdown(report(SEVERAL))
     assert r"what \| others \*call\* \`this\`" in text
     for in_table, rows in groupby(text.splitlines(), lambda line: line.startswith("|")):
         assert not in_table or len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
@@ -420,7 +419,7 @@ def test_any_recordings_are_compared_or_refused_in_words(found: list[Baseline]) 
     assert all(map(math.isfinite, numbers((several.loads, several.advice))))
     text = printed(several, verbose=True).splitlines()
     assert max(cell_len(line) for line in text if not line.startswith("--speculative-config")) <= 80
-    assert as_markdown(several).startswith("# ")
+    assert as_markdown(report(several)).startswith("# ")
     assert json.loads(as_json(several), parse_constant=pytest.fail)["advice"]["code"] == several.advice.code
 
 

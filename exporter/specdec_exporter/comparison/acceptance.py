@@ -26,7 +26,7 @@ def fell(change: Estimate | None, policy: Policy) -> bool:
     """Whether acceptance fell beyond chance, and by more than ``acceptance_drop_min``."""
     if change is None or change.high is None:
         return False
-    return change.high < 0.0 and change.value < -policy.comparison.acceptance_drop_min
+    return change.high < 0.0 and change.value < -policy.acceptance_drop_min
 
 
 def acceptance_of(recording: Baseline, policy: Policy) -> Estimate | None:

@@ -10,11 +10,11 @@ import msgspec
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.byload import AtLoad, stops_paying
-from specdec_exporter.formatting import in_words, times
+from specdec_exporter.formatting import in_words
 from specdec_exporter.predictor.speculativeconfig import Range, config_of, lacks_draft_model, one_k_because
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import worth_of
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, times
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.measured import COMPARED, Compared
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
 from specdec_exporter.baseline.file import Context
 from specdec_exporter.comparison.benchload import BenchLoad, Runs, Setting, differs, measure, setting_of
-from specdec_exporter.comparison.byload import crossover
-from specdec_exporter.comparison.decision import Decision, DecisionCode
+from specdec_exporter.comparison.decision import Decision
+from specdec_exporter.comparison.latency import Outcome
 from specdec_exporter.comparison.likeness import Flag, FlagCode, same_model
 from specdec_exporter.errors import ComparisonError
-from specdec_exporter.formatting import in_words, seconds, times
+from specdec_exporter.formatting import in_words, seconds
 from specdec_exporter.predictor.benchresult import BenchResult
+from specdec_exporter.speculation.chance import times
 from specdec_exporter.speculation.policy import Policy
 
 
@@ -47,7 +48,7 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
 
     Two ``folders`` that mix are split too. Raises :class:`ComparisonError`.
     """
-    mixed = [runs for runs in given if not _alike(runs)]
+    mixed = [runs for runs in given if len({run.speculates for run in runs}) > 1]  # only some tell of drafts
     if len(given) == 2 and not mixed:
         return given[0], given[1]
     if len(given) == 2 and not folders:
@@ -63,11 +64,6 @@ def sides_of(given: Sequence[Runs], *, folders: bool) -> tuple[Runs, Runs]:
             "two folders, first the baseline"
         )
     return plain, drafting
-
-
-def _alike(runs: Runs) -> bool:
-    """Whether all tell of drafts, or none does."""
-    return len({run.speculates for run in runs}) == 1
 
 
 def _split(runs: Runs) -> tuple[list[BenchResult], list[BenchResult]]:
@@ -145,7 +141,7 @@ def _context(runs: Runs) -> Context:
 
 # --- Decision ---------------------------------------------------------------------------------------------------------
 
-_WORDS: Final[dict[DecisionCode, str]] = {  # the first one that a load has is the code of all
+_WORDS: Final[dict[Outcome, str]] = {  # the first one that a load has is the code of all
     "slower": "slower",
     "tail_worse": "slower in the tail",
     "faster": "faster",
@@ -153,7 +149,7 @@ _WORDS: Final[dict[DecisionCode, str]] = {  # the first one that a load has is t
     "no_difference": "no faster, no slower",
     "undecided": "not known",
 }
-_NEXT: Final[dict[DecisionCode, str]] = {
+_NEXT: Final[dict[Outcome, str]] = {
     "slower": "Run without speculation at this load, or draft fewer tokens.",
     "tail_worse": "Find the slow requests: long prompts, one language, one temperature. The mean hides them.",
     "faster": "Keep speculation on. Then `baseline record` the server without it: an alert fires when the speed-up "
@@ -167,7 +163,7 @@ _NEXT: Final[dict[DecisionCode, str]] = {
 def _decide(loads: Sequence[BenchLoad], alone: Sequence[Sequence[str]], policy: Policy, *, drafts: bool) -> Decision:
     """Decide by all loads. ``drafts``: the candidate alone drafted, as far as the results tell."""
     groups = {word: found for word in _WORDS if (found := [each for each in loads if each.outcome == word])}
-    code: DecisionCode = next(iter(groups), "undecided")
+    code: Outcome = next(iter(groups), "undecided")
     headline, action = _headline(groups), _by_load(groups, drafts=drafts) if len(groups) > 1 else _NEXT[code]
     if not drafts and code in ("slower", "faster"):
         kept = "Use the candidate's settings." if code == "faster" else "Use the baseline's settings."
@@ -188,7 +184,7 @@ def _decide(loads: Sequence[BenchLoad], alone: Sequence[Sequence[str]], policy: 
 _SIDES: Final = ("the baseline", "the candidate")
 
 
-def _headline(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> str:
+def _headline(groups: Mapping[Outcome, Sequence[BenchLoad]]) -> str:
     """Return the speed-ups of decoding by outcome, and why nothing is known at other loads."""
     found = [f"{_WORDS[word]}, {_found(some)}" for word, some in groups.items() if word != "undecided"]
     at: dict[str | None, list[BenchLoad]] = {}
@@ -201,7 +197,7 @@ def _headline(groups: Mapping[DecisionCode, Sequence[BenchLoad]]) -> str:
     return ". ".join([f"Mixed by load: decoding is {'; '.join(found)}", *unknown] if found else unknown)
 
 
-_STEPS: Final[dict[DecisionCode, str]] = {
+_STEPS: Final[dict[Outcome, str]] = {
     "slower": "drop {} at {}",
     "tail_worse": "find the requests that {} slows at {}",
     "faster": "keep {} at {}",
@@ -209,7 +205,7 @@ _STEPS: Final[dict[DecisionCode, str]] = {
 }
 
 
-def _by_load(groups: Mapping[DecisionCode, Sequence[BenchLoad]], *, drafts: bool) -> str:
+def _by_load(groups: Mapping[Outcome, Sequence[BenchLoad]], *, drafts: bool) -> str:
     """Return the next step where outcomes differ from load to load."""
     what, parts = "speculation" if drafts else "the candidate", list[str]()
     for word in (each for each in _STEPS if each in groups):
@@ -217,18 +213,7 @@ def _by_load(groups: Mapping[DecisionCode, Sequence[BenchLoad]], *, drafts: bool
     if unknown := [each for word, some in groups.items() if word not in _STEPS for each in some]:
         parts.append(f"at {_at(unknown)} it is not known whether {'it' if parts else what} pays: repeat the runs")
     action = "; ".join(parts)
-    return f"{action[0].upper()}{action[1:]}.{_guess([*groups.get('faster', ()), *groups.get('slower', ())])}"
-
-
-def _guess(loads: Sequence[BenchLoad]) -> str:
-    """Return between which numbers of clients decoding stops gaining."""
-    fixed = [each for each in loads if each.request_rate is None]
-    points = sorted((each.clients, each.speedup.value) for each in fixed if each.clients and each.speedup)
-    for one, other in pairwise(points):
-        if at := crossover([one, other]):
-            between = f"between {one[0]:,} and {other[0]:,} clients, about {at:,.0f} by interpolation"
-            return f" It stops paying {between}: a guess."
-    return ""
+    return f"{action[0].upper()}{action[1:]}."
 
 
 def _at(loads: Iterable[BenchLoad]) -> str:

@@ -142,7 +142,7 @@ def _side(runs: Runs) -> BenchSide:
         runs=len(runs),
         requests=sum(run.completed for run in runs),
         failed=sum(run.failed for run in runs),
-        time_to_first_token_seconds=_middle(run.time_to_first_token.mean for run in runs),
+        time_to_first_token_seconds=_middle(run.mean_time_to_first_token for run in runs),
         time_per_output_token_seconds=_middle(map(_seconds_per_token, runs)),
         time_per_output_token_p99_seconds=_middle(run.time_per_output_token.p99 for run in runs),
         output_tokens_per_second=median(map(_tokens_per_second, runs)),

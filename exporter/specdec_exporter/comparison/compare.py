@@ -13,7 +13,7 @@ import msgspec
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.comparison.acceptance import acceptance_change, acceptance_of
 from specdec_exporter.comparison.decision import Decision, decide
-from specdec_exporter.comparison.latency import SLIS, LatencyComparison, compare_latency
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison, compare_latency
 from specdec_exporter.comparison.likeness import Flag, flags, refuse_other_minutes, refuse_other_model
 from specdec_exporter.comparison.traffic import difference, requests_of, traffic_of
 from specdec_exporter.speculation.acceptance import mean_draft_length
@@ -85,7 +85,7 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.SLIS`.
+    """The whole comparison; ``latencies`` in the order of :data:`~specdec_exporter.comparison.latency.TITLES`.
 
     ``paired``: both recordings are of the same minutes. ``acceptance_change``: see
     :func:`~specdec_exporter.comparison.acceptance.acceptance_change`.
@@ -114,7 +114,7 @@ def compare(baseline: Baseline, candidate: Baseline, policy: Policy, *, paired: 
     plain = step_times(baseline.intervals, policy, per_token=baseline.speculates)
     measured = measure(candidate.intervals, plain, policy, paired=paired) if plain else None
     latencies = tuple(
-        compare_latency(sli, baseline, candidate, traffic, policy, measured=measured, paired=paired) for sli in SLIS
+        compare_latency(sli, baseline, candidate, traffic, policy, measured=measured, paired=paired) for sli in TITLES
     )
     before, after = side_of(baseline, policy), side_of(candidate, policy)
     change, speculates = acceptance_change(baseline, candidate, policy), (baseline.speculates, candidate.speculates)

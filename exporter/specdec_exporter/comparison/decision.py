@@ -9,12 +9,10 @@ import msgspec
 
 from specdec_exporter.comparison.acceptance import fell
 from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
-from specdec_exporter.formatting import interval, percent, percentage_points, seconds, times
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.formatting import percent, percentage_points, seconds
+from specdec_exporter.speculation.chance import Estimate, interval, times
 from specdec_exporter.speculation.measured import COMPARED, Measured
 from specdec_exporter.speculation.policy import Policy
-
-DecisionCode = Outcome
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +22,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     beyond doubt, or acceptance fell and decoding is not faster.
     """
 
-    code: DecisionCode
+    code: Outcome
     headline: str
     action: str
     reasons: tuple[str, ...]
@@ -81,14 +79,14 @@ def _reasons(latencies: Sequence[LatencyComparison], change: Estimate | None, *,
         yield f"acceptance: {interval(change, percentage_points)} against the baseline{drop}"
 
 
-_FOUND: Final[dict[DecisionCode, str]] = {
+_FOUND: Final[dict[Outcome, str]] = {
     "slower": "Slower",
     "tail_worse": "The slowest requests became slower",
     "faster": "Faster",
     "inconclusive": "It is still open whether decoding became faster",
     "no_difference": "No difference",
 }
-_NEXT: Final[dict[DecisionCode, str]] = {
+_NEXT: Final[dict[Outcome, str]] = {
     "undecided": "Fix what the flags and reasons name, record again, and compare again.",
     "tail_worse": "Find the slow requests: long prompts, one client, one language, one temperature. Route them to a "
     "service without speculation. The mean hides them.",
@@ -105,7 +103,7 @@ _MIXED: Final = (
 _OFF: Final = "Run without speculation at this load. To find a better setting, record several and compare all of them."
 
 
-def _action(code: DecisionCode, measured: Measured | None, speculates: tuple[bool, bool]) -> str:
+def _action(code: Outcome, measured: Measured | None, speculates: tuple[bool, bool]) -> str:
     """Return the next step. Only decoding that is slower with speculation speaks against it."""
     before, after = speculates
     if code == "undecided" and measured is not None and measured.unknown is not None:

@@ -19,8 +19,7 @@ from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
 Outcome = Literal[Direction, "tail_worse", "undecided"]
 
-SLIS: Final[tuple[Sli, ...]] = ("time_per_output_token", "time_to_first_token", "request_latency")
-TITLES: Final[dict[Sli, str]] = {
+TITLES: Final[dict[Sli, str]] = {  # the first one decides
     "time_per_output_token": "time per output token",
     "time_to_first_token": "time to first token",
     "request_latency": "end-to-end latency",

@@ -37,27 +37,27 @@ def compare_several(recordings: Sequence[Baseline], policy: Policy) -> Several:
     and if the models differ.
     """
     plain = _plain_one(recordings)
-    candidates = [each for each in recordings if each is not plain]
-    repeated = [name for name, number in Counter(each.name for each in recordings).items() if number > 1]
+    candidates = [recording for recording in recordings if recording is not plain]
+    repeated = [name for name, number in Counter(recording.name for recording in recordings).items() if number > 1]
     if repeated:
         raise ComparisonError(f"expected a name for each recording, found {repeated[0]} twice: change `name`")
-    comparisons = tuple(compare(plain, each, policy) for each in candidates)
-    whole = {each.candidate.name: each.speedup.judged for each in comparisons}
+    comparisons = tuple(compare(plain, candidate, policy) for candidate in candidates)
+    whole = {comparison.candidate.name: comparison.speedup.judged for comparison in comparisons}
     loads = choose(speedups_by_load(plain, candidates, policy), plain, candidates, policy, whole)
     loads += choose(at_the_same_arrivals(plain, comparisons), plain, candidates, policy)
     return Several(
         comparisons=comparisons,
         loads=tuple(loads),
-        advice=advise(loads, {each.name: each for each in candidates}, policy),
+        advice=advise(loads, {candidate.name: candidate for candidate in candidates}, policy),
     )
 
 
 def _plain_one(recordings: Sequence[Baseline]) -> Baseline:
-    found = [each for each in recordings if not each.speculates and each.method is None and each.k is None]
-    if len(found) != 1 or len(recordings) < 2:
-        names = ", ".join(each.name for each in found) or "none"
+    plain = [side for side in recordings if not side.speculates and side.method is None and side.k is None]
+    if len(plain) != 1 or len(recordings) < 2:
+        names = ", ".join(side.name for side in plain) or "none"
         raise ComparisonError(
             f"expected one recording without speculation and others with it, found {names} without speculation of "
             f"{len(recordings)}"
         )
-    return found[0]
+    return plain[0]

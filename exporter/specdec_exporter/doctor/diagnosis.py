@@ -73,14 +73,14 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
 
     ``looked_at``: more about what was looked at, by its name.
     """
-    known = list(accumulate((each.deployment for each in observed), together))
-    told = [finding for each in observed for finding in each.findings]
+    known = list(accumulate((stage.deployment for stage in observed), together))
+    told = [finding for stage in observed for finding in stage.findings]
     told += _differences(observed, known)
     told += _facts(observed, known)
     findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
     if all(finding.level == "PASS" for finding in findings):
-        found = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
-        findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=found))
+        words = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
+        findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=words))
     findings.sort(key=lambda finding: LEVELS.index(finding.level), reverse=True)
     return Report(
         level=findings[0].level,
@@ -96,8 +96,8 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
     unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
     if "speculative_config" in command.arguments and command.arguments["speculative_config"] is None:
         deployment = msgspec.structs.replace(deployment, speculative=None)
-    found = tuple(_found("before", finding) for finding in (*unreadable, *findings))
-    return Observed(stage="before", deployment=deployment, findings=found)
+    told = tuple(_found("before", finding) for finding in (*unreadable, *findings))
+    return Observed(stage="before", deployment=deployment, findings=told)
 
 
 def of_log(reading: LogReading, *, up: bool = False) -> Observed:
@@ -115,19 +115,19 @@ def of_log(reading: LogReading, *, up: bool = False) -> Observed:
         findings.append(Finding("WARN", "Log", lacks, f"Give the log from the server's start: it tells {tells}."))
     elif log.last_config is not None:
         findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
-    found = [_found("log", finding) for finding in findings]
-    for each in log.warnings:
-        warning = _found("log", Finding("PASS", "Warning in the log", each.meaning, each.action))
-        found.append(msgspec.structs.replace(warning, code=each.code, releases=each.releases))
-    return Observed(stage="log", deployment=reading.deployment, findings=tuple(found))
+    told = [_found("log", finding) for finding in findings]
+    for warned in log.warnings:
+        warning = _found("log", Finding("PASS", "Warning in the log", warned.meaning, warned.action))
+        told.append(msgspec.structs.replace(warning, code=warned.code, releases=warned.releases))
+    return Observed(stage="log", deployment=reading.deployment, findings=tuple(told))
 
 
 def of_running(examination: Examination, look: Look) -> Observed:
     """Return what a running server shows: the findings of ``check``, without facts and failed starts."""
     told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
     told += failed_starts(examination.log, up=look.up) if examination.log else []
-    found = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
-    return Observed(stage="running", deployment=look.evidence.known() if look.up else Deployment(), findings=found)
+    new = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
+    return Observed(stage="running", deployment=look.evidence.known() if look.up else Deployment(), findings=new)
 
 
 def together(earlier: Deployment, later: Deployment) -> Deployment:
@@ -149,7 +149,7 @@ def _found(stage: Stage, finding: Finding) -> Diagnosis:
 def _facts(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterator[Diagnosis]:
     for fact in known_facts():
         if fact.holds(known[-1]):
-            stages = (each.stage for each, then in zip(observed, known, strict=True) if fact.holds(then))
+            stages = (shown.stage for shown, then in zip(observed, known, strict=True) if fact.holds(then))
             yield _told(fact, known[-1], next(stages))
     if known[-1].release is None:
         action = "Give --release: most facts belong to releases."
@@ -177,17 +177,17 @@ def _told(fact: Fact, deployment: Deployment, stage: Stage) -> Diagnosis:
 
 def _differences(observed: Sequence[Observed], known: Sequence[Deployment]) -> Iterator[Diagnosis]:
     """Say where a stage contradicts the one before it: it may be another server's."""
-    for index, each in enumerate(observed[1:]):
-        before, after = known[index], each.deployment
+    for index, shown in enumerate(observed[1:]):
+        before, after = known[index], shown.deployment
         for field, word in _SAME.items():
             one, other = getattr(before, field), getattr(after, field)
             is_fetched = "://" in str(one)  # the server knows the folder that KServe fetches it to
             if None in (one, other) or is_fetched or _alike(one) == _alike(other):
                 continue
             source = _STAGE_WORDS[observed[index].stage]
-            words = f"{source}: {word} {_word(one)}, {_STAGE_WORDS[each.stage]}: {word} {_word(other)}"
+            words = f"{source}: {word} {_word(one)}, {_STAGE_WORDS[shown.stage]}: {word} {_word(other)}"
             action = "Give what belongs to one server, or restart it with its new arguments."
-            yield _found(each.stage, Finding("WARN", "Not the same", words, action))
+            yield _found(shown.stage, Finding("WARN", "Not the same", words, action))
 
 
 def _alike(value: Any) -> Any:

@@ -225,7 +225,7 @@ class RequestGroups:
             return ()
         (short, (usual, one)), *_, (long, (less, other)) = known.items()
         fall = usual - less
-        if fall < policy.comparison.acceptance_drop_min or fall <= Z * math.sqrt(one + other):
+        if fall < policy.acceptance_drop_min or fall <= Z * math.sqrt(one + other):
             return ()
         words = (
             f"long prompts gain less: requests with {long} prompt tokens accept {less:.0%} of their draft tokens on "

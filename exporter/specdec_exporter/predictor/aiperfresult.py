@@ -20,11 +20,10 @@ _FIGURES: Final = {
     "total_input_tokens": ("total_isl", "avg"),
     "total_output_tokens": ("total_osl", "avg"),
     "output_throughput": ("output_token_throughput", "avg"),
-    **{
-        f"{to}_{key}_ms": (metric, part)
-        for key, metric in (("ttft", "time_to_first_token"), ("tpot", "inter_token_latency"))
-        for to, part in (("mean", "avg"), ("std", "std"), ("p99", "p99"))
-    },
+    "mean_ttft_ms": ("time_to_first_token", "avg"),
+    "mean_tpot_ms": ("inter_token_latency", "avg"),
+    "std_tpot_ms": ("inter_token_latency", "std"),
+    "p99_tpot_ms": ("inter_token_latency", "p99"),
 }
 _COUNTS: Final = {
     f"spec_decode_{name}": f"vllm:spec_decode_num_{name.removeprefix('num_')}"

@@ -43,9 +43,9 @@ _NO_SETTING: Final = frozenset({"date", "label", "model_id", "endpoint_type", "r
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """One latency over the requests of a run, seconds; ``None``: not in the file.
+    """The time per output token over the requests of a run, seconds; ``None``: not in the file.
 
-    ``requests``: of each, in the order of their start. Empty without ``--save-detailed``, and not kept of first tokens.
+    ``requests``: of each, in the order of their start. Empty without ``--save-detailed``.
     """
 
     mean: float | None
@@ -76,7 +76,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: float
     output_tokens: float
     output_tokens_per_second: float
-    time_to_first_token: Latency
+    mean_time_to_first_token: float | None  # seconds
     time_per_output_token: Latency
     drafts: float | None
     draft_tokens: float | None
@@ -105,8 +105,6 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     request_rate: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | str | None = None
     ramp_up_end_rps: Annotated[float, msgspec.Meta(gt=0, le=bounds.COUNT_PER_SECOND)] | None = None
     mean_ttft_ms: Amount | None = None
-    std_ttft_ms: Amount | None = None
-    p99_ttft_ms: Amount | None = None
     mean_tpot_ms: Amount | None = None
     std_tpot_ms: Amount | None = None
     p99_tpot_ms: Amount | None = None
@@ -140,14 +138,14 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
             if wrong:
                 raise ValueError(words)
 
-    def latency(self, name: str, requests: tuple[float, ...]) -> Latency:
-        """Return one latency; vLLM writes 0 where no request had one."""
-        mean, deviation, p99 = ((getattr(self, f"{part}_{name}_ms") or 0.0) / 1000.0 for part in ("mean", "std", "p99"))
-        mean = mean or (math.fsum(requests) / len(requests) if requests else 0.0)
+    def time_per_output_token(self) -> Latency:
+        """Return the latency; vLLM writes 0 where no request had one."""
+        requests = self.of_requests()
+        mean = _seconds(self.mean_tpot_ms) or (math.fsum(requests) / len(requests) if requests else 0.0)
         return Latency(
             mean=mean if 1000.0 * mean >= _LEAST else None,
-            deviation=deviation or None,
-            p99=p99 or None,
+            deviation=_seconds(self.std_tpot_ms),
+            p99=_seconds(self.p99_tpot_ms),
             requests=requests,
         )
 
@@ -164,6 +162,11 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
             if self.output_lens[i] > 1 and decoding > 0.0:  # a request that failed has no tokens
                 found.append(decoding / (self.output_lens[i] - 1))
         return tuple(found)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    """Return a figure of the file; vLLM writes 0 where there is none."""
+    return milliseconds / 1000.0 if milliseconds else None
 
 
 def parse_results(content: bytes, name: str, beside: bytes | None = None) -> list[BenchResult]:
@@ -245,8 +248,8 @@ def _result(document: object, server_metrics: object, name: str) -> BenchResult:
         input_tokens=file.total_input_tokens,
         output_tokens=file.total_output_tokens,
         output_tokens_per_second=file.output_throughput,
-        time_to_first_token=file.latency("ttft", ()),
-        time_per_output_token=file.latency("tpot", file.of_requests()),
+        mean_time_to_first_token=_seconds(file.mean_ttft_ms),
+        time_per_output_token=file.time_per_output_token(),
         drafts=file.spec_decode_num_drafts,
         draft_tokens=file.spec_decode_draft_tokens,
         accepted_tokens=file.spec_decode_accepted_tokens,

@@ -1,15 +1,14 @@
-"""vLLM releases: how they are written and compared, the warnings in their logs, and the names of their methods.
-
-``since`` and ``until`` are the first and the last release known to have the fact; ``None`` leaves that end open.
-"""
+"""vLLM releases: how they are written and compared, the warnings in their logs, and the names of their methods."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
+import msgspec.yaml
 
 Release = tuple[int, int, int]
 
@@ -33,7 +32,10 @@ def _dotted(release: Release) -> str:
 
 
 def releases_in_words(since: Release | None, until: Release | None) -> str:
-    """Return a range of releases in words: ``"0.8.3 to 0.8.5"``, ``"since 0.15.1"``, ``"up to 0.9.2"``."""
+    """Return a range of releases in words: ``"0.8.3 to 0.8.5"``, ``"since 0.15.1"``, ``"up to 0.9.2"``.
+
+    ``since`` and ``until`` are the first and the last release known to have a fact; ``None`` leaves that end open.
+    """
     if since is not None and until is not None:
         return _dotted(since) if since == until else f"{_dotted(since)} to {_dotted(until)}"
     if since is not None:
@@ -41,111 +43,30 @@ def releases_in_words(since: Release | None, until: Release | None) -> str:
     return "all releases" if until is None else f"up to {_dotted(until)}"
 
 
-class Warned(msgspec.Struct, frozen=True):
-    """A warning of vLLM about speculation or its statistics. ``pattern`` matches the message's start."""
+class Warned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A warning of vLLM about speculation or its statistics, from ``warnings.yaml``."""
 
     code: str
     pattern: re.Pattern[str]
     meaning: str
     action: str
-    since: Release | None = None
-    until: Release | None = None
+    since: str | None = None
+
+    @property
+    def releases(self) -> str:
+        """The releases that log it, in words."""
+        return releases_in_words(parse_release(self.since) if self.since else None, None)
 
 
-def _warned(
-    code: str, pattern: str, meaning: str, action: str, *, since: Release | None = None, until: Release | None = None
-) -> Warned:
-    return Warned(code, re.compile(pattern, re.ASCII), meaning, action, since, until)
-
-
-# The codes are label values of specdec_predictor_warnings_total, so they stay as they are.
-WARNINGS: Final[dict[str, Warned]] = {
-    warned.code: warned
-    for warned in (
-        _warned(
-            "async_scheduling_disabled",
-            # 0.11.1-0.13.0 "is not yet supported", 0.14.1-0.32.0 "not supported with ngram-based", 0.33.0 "is disabled"
-            r"Async scheduling (?:(?:is )?not (?:yet )?supported with .{0,100}speculative decoding"
-            r"|is disabled because the V1 model runner does not support it with )",
-            "Scheduling no longer overlaps with execution because the speculative method does not allow it, "
-            "which costs some throughput.",
-            "Compare throughput with a run without speculation; on a GPU try ngram_gpu instead of ngram.",
-            since=(0, 11, 1),
-        ),
-        _warned(
-            "sampling_params_unsupported",
-            # logged at every start with speculation; no sign of a fault by itself
-            r"min_p(?:,| and) logit_bias(?:,? and min_tokens)? parameters won't work with speculative decoding",
-            "Requests with min_p or logit_bias are refused (HTTP 400 since 0.14.0); before, vLLM ignored them.",
-            "Check whether clients send min_p or logit_bias; send such requests to a predictor without speculation.",
-            since=(0, 11, 1),
-        ),
-        _warned(
-            "mtp_layer_reused",
-            r"Enabling num_speculative_tokens > 1 will run",
-            "The model has fewer MTP layers than speculative tokens, so one layer drafts several positions and the "
-            "later ones are accepted less often.",
-            "Lower num_speculative_tokens to the model's number of MTP layers (its n_predict), unless later positions "
-            "of the curve still pay.",
-            since=(0, 11, 0),
-        ),
-        _warned(
-            "scheduled_tokens_limited",
-            r"max_num_scheduled_tokens is set to \d+ based on the speculative decoding settings",
-            "Room for draft tokens was taken out of the batch's token budget, which may slow down prefill.",
-            "Raise --max-num-batched-tokens if time to first token suffers.",
-            since=(0, 20, 2),
-        ),
-        _warned(
-            "suffix_tokens_defaulted",
-            r"Defaulted num_speculative_tokens to \S+ for suffix decoding",
-            "No number of speculative tokens was configured for suffix decoding, so vLLM chose one.",
-            "Set num_speculative_tokens, so that k does not depend on the release.",
-            since=(0, 11, 1),
-        ),
-        _warned(
-            "prefix_block_kept",
-            r"EAGLE trailing prefix-cache block dropping is disabled",
-            "The last cached block of a prompt is reused without the drafter's state, which may lower acceptance.",
-            "Compare acceptance of long shared prompts with that of others; it is no reason to act by itself.",
-            since=(0, 30, 0),
-        ),
-        _warned(
-            "custom_proposer",
-            r"Using a custom class-based proposer backend",
-            "The drafter is the operator's own class, behind an interface that vLLM may change at any release.",
-            "Test the class against each new release before it serves.",
-            since=(0, 32, 0),
-        ),
-        _warned(
-            "method_renamed",
-            r"method [`']?\w+[`']? is deprecated and replaced with \w+",
-            "The configured method is an old name of another one, which vLLM uses instead.",
-            "Write the new name in --speculative-config, and in label selectors: the old one may be refused later.",
-        ),
-        _warned(
-            "cpu_without_intel_openmp",
-            r"Speculative decoding on CPU without Intel OpenMP",
-            "Speculation on this CPU runs with a slow threading library, so its latency says little about the method.",
-            "Preload Intel OpenMP (libiomp5) before measuring.",
-            since=(0, 32, 0),
-        ),
-        _warned(
-            "stats_logging_disabled",
-            r"AsyncLLM created with api_server_count more than 1; disabling stats logging",
-            "Several API servers run, so vLLM logs no statistics at all; its metrics endpoint stays complete.",
-            "Read its metrics instead of its log, or start vLLM with --api-server-count 1.",
-            since=(0, 10, 2),
-        ),
-        _warned(
-            "jit_compilation",
-            r"[A-Za-z]\w{0,20}(?: \w[\w./-]{0,20}){0,5} during inference: ",
-            "A kernel was compiled while requests were waiting, which shows as a latency spike, mostly after a start.",
-            "Send warm-up requests before traffic; if it goes on, look which shapes of requests are new.",
-        ),
+def _known_warnings() -> dict[str, Warned]:
+    content = Path(__file__).with_name("warnings.yaml").read_bytes()
+    warnings = msgspec.yaml.decode(
+        content, type=tuple[Warned, ...], dec_hook=lambda _, text: re.compile(text, re.ASCII)
     )
-}
+    return {warned.code: warned for warned in warnings}
 
+
+WARNINGS: Final = _known_warnings()  # by code
 JIT_COMPILATION: Final = "jit_compilation"
 
 
@@ -166,7 +87,7 @@ def warning_counts(warnings: Mapping[str, int]) -> tuple[WarningCount, ...]:
             code=code,
             count=count,
             meaning=WARNINGS[code].meaning,
-            releases=releases_in_words(WARNINGS[code].since, WARNINGS[code].until),
+            releases=WARNINGS[code].releases,
             action=WARNINGS[code].action,
         )
         for code, count in sorted(warnings.items())

@@ -28,7 +28,7 @@ from specdec_exporter.speculation.steptime import in_time, is_even, scatter, tot
 def by_arrivals(now: Now, ran: Sequence[Load]) -> Found | Unknown:
     """Compare seconds of decoding for a token; ``ran`` are all intervals of now, also those with preemptions."""
     whole, then, policy = total(ran), now.plain.whole, now.policy
-    demand = [_per_second(whole, then, requests), _per_second(whole, then, _tokens)]
+    demand = [_per_second(whole, then, requests), _per_second(whole, then, lambda load: load.tokens)]
     if None in demand:
         return not_recorded(now)
     if (other := other_work(then, whole, policy)) is not None:
@@ -59,10 +59,6 @@ def _arrive_by_chance(now: Now) -> bool:
 
 def _is_much(ratio: Estimate, policy: Policy) -> bool:
     return (ratio.low or 0.0) > 1.0 and ratio.value >= policy.latency.harmful_ratio
-
-
-def _tokens(load: Load) -> float:
-    return load.tokens
 
 
 def _per_second(one: Load, other: Load, amount: Callable[[Load], float]) -> float | None:

@@ -1,4 +1,4 @@
-"""How far chance may have moved a figure: one way for every ratio. Pure; standard library only.
+"""How far chance may have moved a figure: one way for every ratio. Pure.
 
 Requests that share a batch, a burst or an hour are alike, so no formula for independent requests holds. A recording is
 cut into a few consecutive batches instead, and each figure is computed anew without each of them (the jackknife,
@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from specdec_exporter.formatting import decimal
 from specdec_exporter.speculation.policy import ChancePolicy
 
 Z: Final = NormalDist().inv_cdf(1.0 - 0.05 / 2.0)  # 1.96
@@ -46,6 +47,21 @@ class Estimate(msgspec.Struct, frozen=True):
         )
 
 
+def interval(found: Estimate | None, shown: Callable[[float | None], str], unit: str = "") -> str:
+    """A figure with its interval if there is one, ``81.6% (79.9% to 83.2%)``; ``unit``: of the figure alone."""
+    if found is None:
+        return "-"
+    value = f"{shown(found.value)}{unit}"
+    if found.low is None and found.high is None:
+        return value
+    return f"{value} ({shown(found.low)} to {shown(found.high)})"
+
+
+def times(found: Estimate | None) -> str:
+    """A ratio, ``1.84x (1.79 to 1.90)``."""
+    return interval(found, decimal, "x")
+
+
 class Spread(msgspec.Struct, frozen=True):
     """A positive figure, the standard error of its logarithm (``None``: not known), and that error's freedom."""
 
@@ -61,9 +77,9 @@ class Spread(msgspec.Struct, frozen=True):
         """Divide by an independent figure."""
         return Spread(self.value / other.value, *_added(self, other))
 
-    def estimate(self, z: float = Z) -> Estimate:
-        """The figure with its interval, symmetric in the logarithm: 95 %, or that of another normal quantile ``z``."""
-        reach = None if self.error is None else self.error * t_quantile(z, self.freedom)
+    def estimate(self) -> Estimate:
+        """The figure with its 95 % interval, symmetric in the logarithm."""
+        reach = None if self.error is None else self.error * t_quantile(Z, self.freedom)
         if reach is None or not reach < _MAX_LOGARITHM:
             return Estimate(self.value, None, None)
         factor = math.exp(reach)

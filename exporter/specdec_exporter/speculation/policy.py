@@ -107,15 +107,6 @@ class LatencyPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_per_output_token_cv: float
 
 
-class ComparisonPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What two recordings must show beside their latencies.
-
-    ``acceptance_drop_min``: the smallest fall of acceptance that counts, a difference of two rates.
-    """
-
-    acceptance_drop_min: float
-
-
 class ChancePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What chance may explain of a ratio of two recordings.
 
@@ -200,13 +191,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``suspicious_positions`` positions, the text probably repeats itself. ``temperature_bands``: the highest temperature
     of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
     most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
-    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it.
+    ``tail_acceptance_ratio_min``: for the first position, and for the positions after it. ``acceptance_drop_min``: the
+    smallest fall of acceptance that counts, a difference of two rates.
     """
 
     acceptance_ratio_broken: float
     accepted_tokens_broken: float
     acceptance_ratio_flag: float
     acceptance_ratio_suspicious: float
+    acceptance_drop_min: float
     suspicious_positions: int
     head_acceptance_ratio_min: float
     tail_acceptance_ratio_min: float
@@ -221,7 +214,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature_bands: tuple[float, ...]
     prompt_length_bands: tuple[int, ...]
     latency: LatencyPolicy
-    comparison: ComparisonPolicy
     chance: ChancePolicy
     cost: CostPolicy
     data: DataPolicy

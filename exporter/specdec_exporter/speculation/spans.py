@@ -13,6 +13,7 @@ from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.steptime import StepTimes, span_of, unevenness
 
 LONGER: Final = "measure for longer"
+SAME_REQUESTS: Final = "record the server without speculation while it gets the same requests"
 
 
 class Now(NamedTuple):
@@ -87,7 +88,7 @@ def other_prompt_rate(now: Now, prompt_rate: float) -> Unknown:
     low, high = now.plain.prompt_rates
     return Unknown(
         f"{prompt_rate:,.0f} prompt tokens are computed per second, the recording has {low:,.0f} to {high:,.0f}",
-        "record the server without speculation while it gets the same requests",
+        SAME_REQUESTS,
     )
 
 
@@ -99,7 +100,7 @@ def other_work(then: Load, now: Load, policy: Policy) -> Unknown | None:
         return None
     return Unknown(
         f"{after:.2g} prompt tokens are computed for each generated one, the recording has {before:.2g}",
-        "record the server without speculation while it gets the same requests",
+        SAME_REQUESTS,
     )
 
 
@@ -130,7 +131,7 @@ def or_bursts(found: Found | Unknown, now: Now, loads: Sequence[Load]) -> Found 
         return found
     side = "now" if more is after else "in the recording"
     why = f"requests come more unevenly {side}: a step has {more:.1f} times as many in decode as there are on average"
-    return Unknown(why, "record the server without speculation while it gets the same requests")
+    return Unknown(why, SAME_REQUESTS)
 
 
 def requests(load: Load) -> float:

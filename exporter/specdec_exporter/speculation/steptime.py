@@ -144,9 +144,10 @@ def total(loads: Sequence[Load]) -> Load:
     return sum(loads, Load(0.0, Counts()))
 
 
-def is_even(loads: Sequence[Load], policy: Policy) -> bool:
-    """Whether as many requests were in decode all the time."""
-    return _is_narrow([load.concurrency for load in loads], policy)
+def is_even(parts: Sequence[Load | Point], policy: Policy) -> bool:
+    """Whether as many requests were in decode all the time: clients that wait for their answers set the load."""
+    usual = _usual(sorted(math.log(part.concurrency) for part in parts), _TENTH)
+    return pstdev(usual) < policy.cost.even_load_spread
 
 
 def unevenness(loads: Sequence[Load]) -> float:
@@ -236,21 +237,11 @@ def _is_stalled(points: Sequence[Point], line: Line, policy: Policy) -> bool:
 def _curves(samples: Sequence[Sequence[Point]], policy: Policy) -> list[Curve] | None:
     """Return the curve of all intervals, and without each batch; ``None`` if the load was steady."""
     fits = [fit for fit in map(fitted, samples) if fit is not None]
-    if len(fits) < len(samples) or _is_even(samples[0], policy):
+    if len(fits) < len(samples) or is_even(samples[0], policy):
         return None
     if not _tells_unloaded([fit.unloaded for fit in fits], policy):
         return None
     return [Curve(fit.line, _offs(some, fit.line)) for fit, some in zip(fits, samples, strict=True)]
-
-
-def _is_even(points: Sequence[Point], policy: Policy) -> bool:
-    """Whether as many requests were in decode all the time: clients that wait for their answers set the load."""
-    return _is_narrow([point.concurrency for point in points], policy)
-
-
-def _is_narrow(loads: Sequence[float], policy: Policy) -> bool:
-    usual = _usual(sorted(map(math.log, loads)), _TENTH)
-    return pstdev(usual) < policy.cost.even_load_spread
 
 
 _TENTH: Final = 0.1  # a load generator that starts late and ends early leaves intervals that are partly idle

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +20,7 @@ from specdec_exporter.speculation.acceptance import (
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.steptime import StepTimes, step_times
+from specdec_exporter.speculation.steptime import StepTimes, step_times, total
 from specdec_exporter.terminal.console import indented, pairs, table
 
 _TITLES = {
@@ -42,8 +40,8 @@ def print_baseline(console: Console, baseline: Baseline, remarks: tuple[str, ...
     indented(console, _latency(baseline))
     if baseline.intervals:
         indented(console, _by_load(baseline.intervals, partly=baseline.adaptive_verification))
-    if not baseline.counts.draft_tokens and (found := step_times(baseline.intervals, load_policy())):
-        indented(console, Text(f"a step without drafts takes {_in_words(found)}"))
+    if not baseline.counts.draft_tokens and (times := step_times(baseline.intervals, load_policy())):
+        indented(console, Text(f"a step without drafts takes {_in_words(times)}"))
     for remark in remarks:
         indented(console, Text(f"note: {remark}", style="yellow"))
 
@@ -55,13 +53,13 @@ def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
     yield "served model", baseline.model_name or "-"
     yield "vLLM", baseline.vllm_version or "-"
     yield from _speculation(baseline)
-    for title, total in (
+    for title, amount in (
         ("requests", baseline.requests_finished),
         ("prompt tokens", counts.prompt_tokens),
         ("generated tokens", counts.generation_tokens),
     ):
-        rate = None if total is None else total / baseline.duration_seconds
-        yield title, count(total) if rate is None else f"{count(total)} ({decimal(rate)} per second)"
+        rate = None if amount is None else amount / baseline.duration_seconds
+        yield title, count(amount) if rate is None else f"{count(amount)} ({decimal(rate)} per second)"
     prompts = [ratio(block.counts.prompt_tokens, block.counts.first_tokens) for block in baseline.blocks]
     yield "prompt length", _length(baseline.mean_prompt_tokens, prompts)
     cached = counts.cached_prompt_ratio
@@ -76,7 +74,7 @@ def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
 def _length(mean: float | None, by_block: Sequence[float | None]) -> str:
     if mean is None:
         return "not recorded"
-    known = [each for each in by_block if each is not None]
+    known = [length for length in by_block if length is not None]
     spread = f", {min(known):,.0f} to {max(known):,.0f} by block of time" if len(known) > 1 else ""
     return f"{mean:,.0f} tokens on average{spread}"
 
@@ -122,11 +120,11 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
     for interval in intervals:
         if interval.ran:
             bins.setdefault(bin_of(interval.concurrency), []).append(interval)
-    loads = [reduce(add, bins[bound]) for bound in sorted(bins)]
+    loads = [total(bins[bound]) for bound in sorted(bins)]
     rows = [
         (
             f"{load.concurrency:,.1f}",
-            percent(load.seconds / sum(each.seconds for each in loads)),
+            percent(load.seconds / sum(other.seconds for other in loads)),
             seconds(load.step_seconds / load.steps),
             decimal(tokens_per_step(load.counts.generation_tokens, load.counts.first_tokens, load.counts.steps)),
             percent(None if partly else acceptance_ratio(load.counts.accepted_tokens, load.counts.draft_tokens)),
@@ -136,11 +134,11 @@ def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
     return table("in decode", "of the time", "step time", "tokens per step", "acceptance", rows=rows)
 
 
-def _in_words(found: StepTimes) -> str:
+def _in_words(times: StepTimes) -> str:
     """Return what a step takes, by what it depends on."""
-    line = found.curve.line
-    if found.steady:
-        load = f"at {found.loads[0]:.1f} requests in decode"
+    line = times.curve.line
+    if times.steady:
+        load = f"at {times.loads[0]:.1f} requests in decode"
         return f"{line.alpha * 1000.0:.3g} ms {load}; the load was steady, so other loads are not known"
     parts = (
         (line.alpha, ""),

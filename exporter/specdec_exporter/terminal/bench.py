@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, TextIO
-
-from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.comparison.bench import BenchComparison
 from specdec_exporter.comparison.benchload import BenchLoad
-from specdec_exporter.formatting import decimal, interval, percent, plain, seconds, times
+from specdec_exporter.formatting import decimal, percent, seconds
+from specdec_exporter.speculation.chance import interval, times
 from specdec_exporter.terminal.comparison import STYLE
-from specdec_exporter.terminal.console import heading, indented
-from specdec_exporter.terminal.sections import (
-    Output,
-    Section,
-    escaped,
-    fenced,
-    flag_codes,
-    markdown_flags,
-    markdown_section,
-    print_flags,
-    print_section,
-    write_report,
-)
+from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 
 _LEGEND: Final = (
     "decoding: TPOT of the baseline / of the candidate; it decides. The true value lies in ( ) in 95 of 100 "
@@ -39,13 +24,35 @@ _CEILING: Final = (
 _FACTS: Final = ("hardware", "model", "runtime", "request_parameters")
 
 
-def write_bench(stream: TextIO, found: BenchComparison, output: Output, *, verbose: bool = False) -> None:
-    """Write ``found`` to ``stream``; ``verbose`` adds runs, lengths, P99 and settings to the text."""
-    draw = partial(print_bench, found=found, verbose=verbose)
-    write_report(stream, found, output, draw, partial(as_markdown, found))
+def write_bench(stream: TextIO, comparison: BenchComparison, output: Output, *, verbose: bool = False) -> None:
+    """Write ``comparison`` to ``stream``; ``verbose`` adds runs, lengths, P99 and settings to the text."""
+    write_report(stream, comparison, output, report, verbose=verbose)
 
 
-# --- Cells, for text and Markdown ------------------------------------------------------------------------------------
+def report(comparison: BenchComparison) -> Report:
+    """Return what a reader is told of a benchmark; Markdown has the platform guide's table and its five fields."""
+    decision, acceptance = comparison.decision, list(_acceptance(comparison))
+    mixed = decision.code == "faster" and any(load.outcome != "faster" for load in comparison.loads)
+    legends = [_LEGEND, _CEILING] if any(load.ceiling for load in comparison.loads) else [_LEGEND]
+    sides = (("Baseline", comparison.baseline), ("Candidate", comparison.candidate))
+    return Report(
+        title="Speculation in a benchmark",
+        headline=f"{decision.headline}.",
+        style=STYLE["no_difference" if mixed else decision.code],
+        action=decision.action,
+        remarks=[flag_codes(comparison.flags)],
+        flags=comparison.flags,
+        sections=[*_main(comparison), *acceptance] if comparison.loads else [],
+        guide=[Section("Results", list(map(_result, comparison.loads)), _GUIDE), *acceptance],
+        legends=legends if comparison.loads else [],
+        details=list(_details(comparison)),
+        reasons=decision.reasons,
+        commands_title="Commands and files",
+        commands=[(f"{name}: {', '.join(side.names)}", side.context.command) for name, side in sides],
+    )
+
+
+# --- Cells -----------------------------------------------------------------------------------------------------------
 
 
 def _change(one: str, other: str) -> str:
@@ -58,93 +65,68 @@ def _both(load: BenchLoad, name: str) -> tuple[str, ...]:
     return tuple(seconds(getattr(side, name)) for side in (load.baseline, load.candidate))
 
 
-def _main(found: BenchComparison) -> Iterator[Section]:
+def _main(comparison: BenchComparison) -> Iterator[Section]:
     """Yield speed-ups and latencies; Markdown has the guide's table instead."""
     rows: list[tuple[str, ...]] = [
         (
-            str(each.setting),
-            times(each.speedup),
-            each.outcome.replace("_", " "),
-            "same rate" if each.request_rate is not None else times(each.tokens_per_second_ratio),
+            str(load.setting),
+            times(load.speedup),
+            load.outcome.replace("_", " "),
+            "same rate" if load.request_rate is not None else times(load.tokens_per_second_ratio),
         )
-        for each in found.loads
+        for load in comparison.loads
     ]
     yield Section("Speed-up", rows, ("load", "decoding", "", "tokens/s"))
     rows = [
         (
-            str(each.setting),
-            _change(*_both(each, "time_to_first_token_seconds")),
-            _change(*_both(each, "time_per_output_token_seconds")),
-            _change(*(f"{side.output_tokens_per_second:,.0f}" for side in (each.baseline, each.candidate))),
+            str(load.setting),
+            _change(*_both(load, "time_to_first_token_seconds")),
+            _change(*_both(load, "time_per_output_token_seconds")),
+            _change(*(f"{side.output_tokens_per_second:,.0f}" for side in (load.baseline, load.candidate))),
         )
-        for each in found.loads
+        for load in comparison.loads
     ]
     yield Section("Figures", rows, ("load", "TTFT", "TPOT", "tokens/s"))
 
 
-def _acceptance(found: BenchComparison) -> Iterator[Section]:
+def _acceptance(comparison: BenchComparison) -> Iterator[Section]:
     rows: list[tuple[str, ...]] = [
         (
-            str(each.setting),
-            percent(each.candidate.acceptance_ratio),
-            decimal(each.candidate.mean_acceptance_length),
-            percent(each.reached_ratio),
-            interval(each.break_even_acceptance_length, decimal),
+            str(load.setting),
+            percent(load.candidate.acceptance_ratio),
+            decimal(load.candidate.mean_acceptance_length),
+            percent(load.reached_ratio),
+            interval(load.break_even_acceptance_length, decimal),
         )
-        for each in found.loads
-        if each.candidate.acceptance_ratio is not None
+        for load in comparison.loads
+        if load.candidate.acceptance_ratio is not None
     ]
     if rows:
         yield Section("Acceptance", rows, ("load", "rate", "length", "reached", "breaks even"))
 
 
-def _details(found: BenchComparison) -> Iterator[Section]:
+def _details(comparison: BenchComparison) -> Iterator[Section]:
     yield Section(
         "Runs",
         [
             (
-                str(each.setting),
+                str(load.setting),
                 *(
-                    _change(*(f"{getattr(side, name):,.0f}" for side in (each.baseline, each.candidate)))
+                    _change(*(f"{getattr(side, name):,.0f}" for side in (load.baseline, load.candidate)))
                     for name in ("runs", "requests", "mean_prompt_tokens", "mean_generation_tokens")
                 ),
-                _change(*_both(each, "time_per_output_token_p99_seconds")),
+                _change(*_both(load, "time_per_output_token_p99_seconds")),
             )
-            for each in found.loads
+            for load in comparison.loads
         ],
         ("load", "runs", "requests", "prompt", "answer", "P99 of TPOT"),
     )
-    contexts = found.baseline.context, found.candidate.context
-    told = [(name.replace("_", " "), *(getattr(each, name) or "not given" for each in contexts)) for name in _FACTS]
+    contexts = comparison.baseline.context, comparison.candidate.context
+    told = [
+        (name.replace("_", " "), *(getattr(context, name) or "not given" for context in contexts)) for name in _FACTS
+    ]
     yield Section("Context", told)
 
-
-# --- Terminal --------------------------------------------------------------------------------------------------------
-
-
-def print_bench(console: Console, found: BenchComparison, *, verbose: bool = False) -> None:
-    """Print what was found, what to do and the flags; then the tables by load, reasons and flags."""
-    decision = found.decision
-    mixed = decision.code == "faster" and any(each.outcome != "faster" for each in found.loads)
-    style = STYLE["no_difference" if mixed else decision.code]
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {style}"))
-    console.print(Text(plain(decision.action)))
-    console.print(Text(flag_codes(found.flags)))
-    if found.loads:
-        for section in (*_main(found), *_acceptance(found)):
-            print_section(console, section)
-        indented(console, _LEGEND)
-        if any(each.ceiling for each in found.loads):
-            indented(console, _CEILING)
-    if verbose:
-        for section in _details(found):
-            print_section(console, section)
-    if decision.reasons:
-        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
-    print_flags(console, found.flags)
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
 
 # The table that the platform guide asks for.
 _GUIDE: Final = (
@@ -161,28 +143,14 @@ _GUIDE: Final = (
 )
 
 
-def as_markdown(found: BenchComparison) -> str:
-    """Return a report with the platform guide's table and its five fields, so that a reader can repeat it."""
-    decision = found.decision
-    rows = [
-        (
-            str(each.setting),
-            *_both(each, "time_to_first_token_seconds"),
-            *(f"{side.output_tokens_per_second:,.1f}" for side in (each.baseline, each.candidate)),
-            decimal(each.candidate.mean_acceptance_length),
-            percent(each.candidate.acceptance_ratio),
-            times(each.tokens_per_second_ratio),
-            times(each.speedup),
-            each.outcome.replace("_", " "),
-        )
-        for each in found.loads
-    ]
-    lines = ["# Speculation in a benchmark", "", f"**{escaped(decision.headline)}.**", ""]
-    lines += [escaped(decision.action), "", escaped(flag_codes(found.flags)), ""]
-    lines += [f"- {escaped(reason)}" for reason in decision.reasons]
-    for section in (Section("Results", rows, _GUIDE), *_acceptance(found), *_details(found)):
-        lines += markdown_section(section)
-    lines += ["", escaped(f"{_LEGEND} {_CEILING}"), "", "## Commands and files"]
-    for name, side in (("Baseline", found.baseline), ("Candidate", found.candidate)):
-        lines += ["", f"{name}: {', '.join(map(escaped, side.names))}", "", *fenced(side.context.command)]
-    return "\n".join([*lines, *markdown_flags(found.flags)]) + "\n"
+def _result(load: BenchLoad) -> tuple[str, ...]:
+    return (
+        str(load.setting),
+        *_both(load, "time_to_first_token_seconds"),
+        *(f"{side.output_tokens_per_second:,.1f}" for side in (load.baseline, load.candidate)),
+        decimal(load.candidate.mean_acceptance_length),
+        percent(load.candidate.acceptance_ratio),
+        times(load.tokens_per_second_ratio),
+        times(load.speedup),
+        load.outcome.replace("_", " "),
+    )

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final, TextIO
 
 from msgspec.structs import astuple
-from rich.console import Console
-from rich.text import Text
 
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
-from specdec_exporter.comparison.decision import DecisionCode
-from specdec_exporter.comparison.latency import TITLES, LatencyComparison
-from specdec_exporter.formatting import (
-    between,
-    count,
-    decimal,
-    interval,
-    percent,
-    percentage_points,
-    plain,
-    seconds,
-    times,
-)
+from specdec_exporter.comparison.latency import TITLES, LatencyComparison, Outcome
+from specdec_exporter.formatting import between, count, decimal, percent, percentage_points, seconds
 from specdec_exporter.speculation.acceptance import at
-from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.chance import Estimate, interval, times
 from specdec_exporter.speculation.measured import COMPARED, Compared
-from specdec_exporter.terminal.console import heading, indented
-from specdec_exporter.terminal.sections import (
-    Output,
-    Section,
-    escaped,
-    fenced,
-    flag_codes,
-    markdown_flags,
-    markdown_section,
-    print_flags,
-    print_section,
-    write_report,
-)
+from specdec_exporter.terminal.sections import Output, Report, Section, flag_codes, write_report
 
-STYLE: dict[DecisionCode, str] = {
+STYLE: dict[Outcome, str] = {
     "faster": "green",
     "no_difference": "yellow",
     "inconclusive": "blue",
@@ -58,17 +32,38 @@ _QUANTILES: Final = "A quantile lies between these bucket boundaries in 95 of 10
 
 def write_comparison(stream: TextIO, comparison: Comparison, output: Output, *, verbose: bool = False) -> None:
     """Write ``comparison`` to ``stream``; ``verbose`` adds quantiles, settings and the curve to the text."""
-    draw = partial(print_comparison, comparison=comparison, verbose=verbose)
-    write_report(stream, comparison, output, draw, partial(as_markdown, comparison))
+    write_report(stream, comparison, output, report, verbose=verbose)
 
 
-# --- Cells, for text and Markdown ------------------------------------------------------------------------------------
+def report(comparison: Comparison) -> Report:
+    """Return what a reader is told of a comparison."""
+    decision, sides = comparison.decision, (("Baseline:", comparison.baseline), ("Candidate:", comparison.candidate))
+    return Report(
+        title=f"{comparison.candidate.name} against {comparison.baseline.name}",
+        headline=f"{decision.headline}.",
+        style=STYLE[decision.code],
+        action=decision.action,
+        remarks=[flag_codes(comparison.flags)],
+        flags=comparison.flags,
+        sections=list(_main(comparison)),
+        legends=[_LEGEND],
+        details=list(_details(comparison)),
+        details_legend=_QUANTILES,
+        reasons=decision.reasons,
+        commands_title="Commands",
+        commands=[(name, side.context.command) for name, side in sides],
+    )
+
+
+# --- Cells -----------------------------------------------------------------------------------------------------------
 
 
 def _main(comparison: Comparison) -> Iterator[Section]:
     """Yield what was decided on: means, speed-ups, traffic, acceptance."""
     columns = ("", "baseline", "candidate", "candidate / baseline", "")
-    yield Section("Mean latencies", [_latency(each) for each in comparison.latencies if _recorded(each)], columns)
+    yield Section(
+        "Mean latencies", [_latency(latency) for latency in comparison.latencies if _recorded(latency)], columns
+    )
     if speedups := list(_speedups(comparison.speedup)):
         yield Section("Speed-up", speedups, ("", ""))
     yield Section("Recordings", _recordings(comparison))
@@ -79,8 +74,11 @@ def _details(comparison: Comparison) -> Iterator[Section]:
     for latency in comparison.latencies:
         if _recorded(latency):
             rows: list[tuple[str, ...]] = [
-                (f"P{each.quantile * 100:g}", *(between(*astuple(side)) for side in (each.baseline, each.candidate)))
-                for each in latency.quantiles
+                (
+                    f"P{quantile.quantile * 100:g}",
+                    *(between(*astuple(side)) for side in (quantile.baseline, quantile.candidate)),
+                )
+                for quantile in latency.quantiles
             ]
             yield Section(TITLES[latency.sli].capitalize(), rows)
     if curve := _curve(comparison):
@@ -166,9 +164,9 @@ def _speedups(speedup: Speedup) -> Iterator[tuple[str, ...]]:
         "same_arrivals": speedup.same_arrivals,
         "unlike_arrivals": speedup.judged if speedup.compared == "unlike_arrivals" else None,
     }
-    for compared, found in comparisons.items():
-        if found is not None:
-            yield f"decoding, {COMPARED[compared]}", times(found)
+    for compared, estimate in comparisons.items():
+        if estimate is not None:
+            yield f"decoding, {COMPARED[compared]}", times(estimate)
     if speedup.judged is not None and speedup.concurrency is not None:
         yield "load, requests in decode", f"{speedup.concurrency:.1f}"
     if speedup.break_even_acceptance_ratio is not None:
@@ -190,49 +188,3 @@ def _curve(comparison: Comparison) -> list[tuple[str, ...]]:
         (str(position), *(percent(at(curve, position)) if position < len(curve) else "-" for curve in curves))
         for position in range(max(map(len, curves)))
     ]
-
-
-# --- Terminal --------------------------------------------------------------------------------------------------------
-
-
-def print_comparison(console: Console, comparison: Comparison, *, verbose: bool = False) -> None:
-    """Print what was found, what to do and which flags there are; then the tables, the reasons and the flags."""
-    decision = comparison.decision
-    console.print(Text(plain(f"{decision.headline}."), style=f"bold {STYLE[decision.code]}"))
-    console.print(Text(plain(decision.action)))
-    console.print(Text(flag_codes(comparison.flags)))
-    for section in _main(comparison):
-        print_section(console, section)
-    indented(console, _LEGEND)
-    if verbose:
-        for section in _details(comparison):
-            print_section(console, section)
-        indented(console, _QUANTILES)
-    if decision.reasons:
-        heading(console, "Reasons", *(Text(plain(f"- {reason}")) for reason in decision.reasons))
-    print_flags(console, comparison.flags)
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
-
-def as_markdown(comparison: Comparison) -> str:
-    """Return a report with settings, commands, figures and decision, so that a reader can repeat it."""
-    decision = comparison.decision
-    lines = [
-        f"# {escaped(comparison.candidate.name)} against {escaped(comparison.baseline.name)}",
-        "",
-        f"**{escaped(decision.headline)}.**",
-        "",
-        escaped(decision.action),
-        "",
-        escaped(flag_codes(comparison.flags)),
-        "",
-        *(f"- {escaped(reason)}" for reason in decision.reasons),
-    ]
-    for section in (*_main(comparison), *_details(comparison)):
-        lines += markdown_section(section)
-    lines += ["", escaped(f"{_LEGEND} {_QUANTILES}"), "", "## Commands"]
-    for name, side in (("Baseline", comparison.baseline), ("Candidate", comparison.candidate)):
-        lines += ["", f"{name}:", "", *fenced(side.context.command)]
-    return "\n".join([*lines, *markdown_flags(comparison.flags)]) + "\n"

@@ -85,7 +85,7 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
 def spread_table(spread: Mapping[str, Mapping[str, float]]) -> Table:
     """Return percentiles of acceptance, by what is counted once."""
     ranks = next(iter(spread.values()))
-    rows = [[counted, *map(percent, found.values())] for counted, found in spread.items()]
+    rows = [[counted, *map(percent, percentiles.values())] for counted, percentiles in spread.items()]
     return table("counted by", *map(str.upper, ranks), rows=rows)
 
 
@@ -166,8 +166,8 @@ def print_finding(console: Console, finding: Finding) -> None:
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    found = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
-    grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(found), style=""))
+    words = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
+    grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(words), style=""))
     if finding.action:
         grid.add_row("", Text("-> ", style="dim").append(plain(finding.action), style=""))
     console.print(grid)

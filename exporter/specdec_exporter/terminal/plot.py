@@ -75,8 +75,8 @@ def _fill(axes: Axes, several: Several) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.axhline(1.0, color="#555555", linewidth=1.0)
     drawn = {}
-    by_load = [each for each in several.loads if each.compared == "like_load"]
-    for index, side in enumerate(each.candidate for each in several.comparisons):
+    by_load = [load for load in several.loads if load.compared == "like_load"]
+    for index, side in enumerate(comparison.candidate for comparison in several.comparisons):
         told = [(at.concurrency, at.speedups[side.name]) for at in by_load if side.name in at.speedups]
         if not told:
             continue
@@ -93,8 +93,8 @@ def _fill(axes: Axes, several: Several) -> None:
         text.set_parse_math(False)  # a name with two dollars is no formula
 
 
-def _reach(found: Estimate) -> tuple[float, float]:
+def _reach(speedup: Estimate) -> tuple[float, float]:
     """Return how far the interval reaches below and above the speed-up; nothing where it has none."""
-    if found.low is None or found.high is None:
+    if speedup.low is None or speedup.high is None:
         return 0.0, 0.0
-    return found.value - found.low, found.high - found.value
+    return speedup.value - speedup.low, speedup.high - speedup.value

@@ -115,23 +115,23 @@ def _print_exact(console: Console, group: RequestGroup, exact: ExactCurve) -> No
 def _print_kinds(console: Console, analysis: RequestsAnalysis, header: str | None) -> None:
     partly = analysis.partly_verified
     for by, title in {**_GROUPINGS, "header": f"By {plain(header or '')}"}.items():
-        _print_groups(console, title, [each for each in analysis.groups if each.by == by], partly=partly)
-    if UNKNOWN in {each.value for each in analysis.groups if each.by in _GROUPINGS}:
+        _print_groups(console, title, [kind for kind in analysis.groups if kind.by == by], partly=partly)
+    if UNKNOWN in {kind.value for kind in analysis.groups if kind.by in _GROUPINGS}:
         indented(console, _UNKNOWN_NOTE)
 
 
 def _print_groups(console: Console, title: str, groups: Sequence[KindGroup], *, partly: bool) -> None:
     """Print the groups of a grouping, if they say more than that nothing is known; ``partly``: without acceptance."""
-    if all(each.value == UNKNOWN for each in groups):
+    if all(kind.value == UNKNOWN for kind in groups):
         return
     columns: dict[str, Callable[[RequestGroup], str]] = {"requests": lambda group: count(group.requests)}
     if not partly:
         columns["rate"] = lambda group: percent(group.acceptance_ratio)
         columns |= {name.upper(): partial(_percentile, name) for name in ("p10", "p50", "p90")}
     columns["length"] = lambda group: decimal(group.mean_acceptance_length)
-    if any(each.group.time_per_output_token_seconds is not None for each in groups):
+    if any(kind.group.time_per_output_token_seconds is not None for kind in groups):
         columns["time per token"] = lambda group: seconds(group.time_per_output_token_seconds)
-    rows = [(each.value, *(cell(each.group) for cell in columns.values())) for each in groups]
+    rows = [(kind.value, *(cell(kind.group) for cell in columns.values())) for kind in groups]
     heading(console, title, table("", *columns, rows=rows))
 
 
@@ -146,8 +146,8 @@ def _print_least_accepted(console: Console, analysis: RequestsAnalysis) -> None:
         heading(console, title, note)
         return
     rows = [
-        (each.request_id, percent(each.acceptance_ratio), count(each.drafts), each.model or "-")
-        for each in analysis.least_accepted
+        (request.request_id, percent(request.acceptance_ratio), count(request.drafts), request.model or "-")
+        for request in analysis.least_accepted
     ]
     note = (
         f"Of the requests with at least {least} drafts: with fewer, chance alone gives some nearly no acceptance. "

@@ -89,31 +89,32 @@ class WebConfigFile:
         self._stamp = _stamp([self._path])
         self._config = load_web_config(self._path)
         self._context = self._config.ssl_context()
-        self._context_stamp = self._files_stamp()
         self._complaint = ""
 
     def current(self) -> WebConfig:
-        """Return the current settings. Each call does one ``stat``; only a changed or invalid file is read again."""
-        stamp = _stamp([self._path])
-        if stamp == self._stamp:
-            return self._config
-        try:
-            config = self._loaded_again()
-        except ConfigError as error:
-            self._complain(error)
-            return self._config
-        self._stamp = stamp
-        self._config = config
-        _log.info("web configuration read again: %s", self._path)
-        if (config.tls_server_config is None) != (self._context is None):
-            _log.warning("%s: switching TLS on or off needs a restart", self._path)
-        return config
+        """Return the current settings. Each call does a ``stat`` of each file, and reads changed or invalid ones."""
+        tls = self._config.tls_server_config
+        stamp = _stamp([self._path, *((tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ())])
+        if stamp != self._stamp:
+            try:
+                self._read_again()
+                self._stamp = stamp
+            except ConfigError as error:
+                if str(error) != self._complaint:
+                    self._complaint = str(error)
+                    _log.warning("the web configuration is unchanged: %s", error)
+        return self._config
 
-    def _loaded_again(self) -> WebConfig:
+    def _read_again(self) -> None:
         config = load_web_config(self._path)
         if self._config.basic_auth_users and not config.basic_auth_users:
             raise ConfigError(f"{self._path}: basic_auth_users: switching passwords off needs a restart")
-        return config
+        context = config.ssl_context()
+        if config != self._config:
+            _log.info("web configuration read again: %s", self._path)
+        if (context is None) != (self._context is None):
+            _log.warning("%s: switching TLS on or off needs a restart", self._path)
+        self._config, self._context = config, context or self._context
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return a context that gives each new connection the current settings and certificates.
@@ -123,26 +124,9 @@ class WebConfigFile:
         return FollowingContext.over(self._current_context) if self._context else None
 
     def _current_context(self) -> ssl.SSLContext:
-        config = self.current()
-        stamp = self._files_stamp()
-        if stamp != self._context_stamp:
-            try:
-                self._context = config.ssl_context() or self._context
-                self._context_stamp = stamp
-            except ConfigError as error:
-                self._complain(error)
+        self.current()
         assert self._context is not None  # noqa: S101 - ssl_context() returns a caller only if there is one
         return self._context
-
-    def _complain(self, error: ConfigError) -> None:
-        if str(error) != self._complaint:
-            self._complaint = str(error)
-            _log.warning("the web configuration is unchanged: %s", error)
-
-    def _files_stamp(self) -> object:
-        tls = self._config.tls_server_config
-        files = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
-        return self._stamp, _stamp(file for file in files if file)
 
 
 def _beside(tls: TLSServerConfig, directory: Path) -> TLSServerConfig:
@@ -179,7 +163,7 @@ def _check_users(users: Mapping[str, str]) -> None:
             raise ConfigError(f"{key_path}: not a bcrypt hash; `htpasswd -nBC 10 USER` makes one")
 
 
-def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
+def _stamp(files: Iterable[str | Path | None]) -> list[tuple[int, int, int] | None]:
     """Return values that change when a file is written or replaced, or when Kubernetes swaps a link to it."""
 
     def stamp(file: str | Path) -> tuple[int, int, int] | None:
@@ -189,4 +173,4 @@ def _stamp(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
             return None
         return status.st_mtime_ns, status.st_ino, status.st_size
 
-    return [stamp(file) for file in files]
+    return [stamp(file) for file in files if file is not None]

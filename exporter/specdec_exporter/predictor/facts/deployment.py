@@ -75,26 +75,17 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return self.rejection_sample_method if special else None
 
 
-# Field of Deployment -> where vLLM's arguments have it; of several, the first that is given.
-_ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
+_TYPES: Final[Mapping[str, type]] = {
+    field.name: kind
+    for field in msgspec.structs.fields(Deployment)
+    for kind in (str, bool, int, float)
+    if field.type in (kind, kind | None)
+}
+_OBSERVED: Final = ("engine_generation", "second_runner", "speculative", "engines", "drafting", "log_windows")
+# Field of Deployment -> where vLLM's arguments have it, if not under its own name; of several, the first that is given.
+_ELSEWHERE: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "model": [("model",), ("model_tag",)],
     "runner": [("runner",), ("task",)],
-    "dtype": [("dtype",)],
-    "quantization": [("quantization",)],
-    "tensor_parallel_size": [("tensor_parallel_size",)],
-    "pipeline_parallel_size": [("pipeline_parallel_size",)],
-    "data_parallel_size": [("data_parallel_size",)],
-    "enable_expert_parallel": [("enable_expert_parallel",)],
-    "max_num_seqs": [("max_num_seqs",)],
-    "max_num_batched_tokens": [("max_num_batched_tokens",)],
-    "max_model_len": [("max_model_len",)],
-    "gpu_memory_utilization": [("gpu_memory_utilization",)],
-    "enable_chunked_prefill": [("enable_chunked_prefill",)],
-    "async_scheduling": [("async_scheduling",)],
-    "enable_lora": [("enable_lora",)],
-    "enforce_eager": [("enforce_eager",)],
-    "seed": [("seed",)],
-    "kv_cache_dtype": [("kv_cache_dtype",)],
     "attention_backend": [("attention_backend",), ("attention_config", "backend")],
     "structured_outputs_backend": [("structured_outputs_config", "backend"), ("guided_decoding_backend",)],
     "kv_connector": [("kv_transfer_config", "kv_connector")],
@@ -110,6 +101,7 @@ _ARGUMENTS: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "rejection_sample_method": [("speculative_config", "rejection_sample_method")],
     "adaptive_verification": [("speculative_config", "enable_adaptive_verification")],
 }
+_ARGUMENTS: Final = {field: _ELSEWHERE.get(field, [(field,)]) for field in _TYPES if field not in _OBSERVED}
 # Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.32.0) -> their keys there. It refuses both
 # spellings of one key.
 _SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
@@ -195,12 +187,6 @@ def _fits(field: str, value: Any) -> bool:
     return isinstance(value, kind)
 
 
-_TYPES: Final[Mapping[str, type]] = {
-    field.name: kind
-    for field in msgspec.structs.fields(Deployment)
-    for kind in (str, bool, int, float)
-    if field.type in (kind, kind | None)
-}
 # Argument -> the type of its value; a mapping for those that take JSON. Of each argument whose value is kept.
 ARGUMENT_TYPES: Final[Mapping[str, type]] = {
     path[0]: _TYPES[field] if len(path) == 1 else dict for field, paths in _ARGUMENTS.items() for path in paths

@@ -17,7 +17,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.families import SCALARS, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
-EngineKey = tuple[str, str]  # model_name and engine; until `shown`, as the body spells them
+EngineKey = tuple[str, str]  # model_name and engine, as :func:`formatting.plain` shows them
 # Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
 # the words "", "sum" and "count" (str). None if the label is missing or makes no sense.
 Key = float | int | str | None
@@ -31,18 +31,13 @@ _WHOLE_HISTOGRAM = frozenset({math.inf, "sum", "count"})
 _Figure = tuple[str, int, Shape]
 
 
-def shown(engine: EngineKey) -> EngineKey:
-    """Return model and engine as the snapshot has them."""
-    return plain(engine[0]), plain(engine[1])
-
-
 class EngineReader:
-    """Takes in the samples of one body, of up to ``most_engines`` engines; ``known`` ones, as shown, keep their place.
+    """Takes in the samples of one body, of up to ``most_engines`` engines; ``known`` ones keep their place.
 
     A NaN, a negative number and one above :data:`bounds.COUNT` (above 1 for a ratio) give no figure; neither does a map
     or histogram that holds one. If a series appears twice with equal values, it counts once; with different values, it
-    does not count. Of two engines, or two reasons, that :func:`formatting.plain` makes the same, the first of the body
-    counts. ``dropped`` counts what is left out: ``engines``, single ``series``, ``positions`` and ``labels``, unusable
+    does not count. Of two engines that :func:`formatting.plain` makes the same, the first of the body counts.
+    ``dropped`` counts what is left out: ``engines``, single ``series``, ``positions`` and ``labels``, unusable
     ``values``, and ``histograms`` with too many buckets.
     """
 
@@ -52,6 +47,7 @@ class EngineReader:
         self._most = most_engines
         self._known = known
         self._figures: dict[EngineKey, dict[_Figure, dict[Key, float]]] = {}
+        self._spelled: dict[EngineKey, tuple[str, str]] = {}  # in the body
         self._capacities: dict[str, tuple[str, float]] = {}  # of KV caches: field and tokens by engine
         self._series: Counter[EngineKey] = Counter()
         self._new = 0  # engines
@@ -64,21 +60,21 @@ class EngineReader:
         engine = labels.get("engine", "0")  # releases without the label (V0, and V1 before 0.8.3) run one engine
         if meaning.shape == "info":
             if self._admits_info(engine) and (capacity := _capacity(labels)) is not None:
-                self._capacities[engine] = capacity
+                self._capacities.setdefault(plain(engine), capacity)
             return
-        name = labels.get("model_name", ""), engine
-        key = _key(meaning, labels)
-        if not self._admits(name, key):
+        spelled, key = (labels.get("model_name", ""), engine), _key(meaning, labels)
+        name = plain(spelled[0]), plain(engine)
+        if not self._admits(name, spelled, key):
             return
         figures, value = self._figures.setdefault(name, {}), _number(value)
         _put(figures, meaning, key, value)
         if meaning.also is not None:
             _put(figures, meaning.also, key, value)
 
-    def _admits(self, engine: EngineKey, key: Key) -> bool:
+    def _admits(self, engine: EngineKey, spelled: tuple[str, str], key: Key) -> bool:
         """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
         texts = (*engine, key) if isinstance(key, str) else engine
-        if max(map(len, texts)) > bounds.LABEL_CHARACTERS:
+        if max(map(len, texts)) > bounds.LABEL_CHARACTERS or self._spelled.get(engine, spelled) != spelled:
             what = "labels"
         elif isinstance(key, int) and key >= bounds.POSITIONS:
             what = "positions"
@@ -88,6 +84,7 @@ class EngineReader:
             what = "series"
         else:
             self._series[engine] += 1
+            self._spelled[engine] = spelled
             return True
         self.dropped[what] += 1
         return False
@@ -101,7 +98,7 @@ class EngineReader:
         return False
 
     def _has_place(self, engine: EngineKey) -> bool:
-        if shown(engine) in self._known:
+        if engine in self._known:
             return True
         if self._new < self._most:
             self._new += 1
@@ -112,21 +109,18 @@ class EngineReader:
 
     def engines(self) -> tuple[EngineSnapshot, ...]:
         """Return the engines that stay: the known ones, then the others in the body's order."""
-        ordered = sorted(self._series, key=lambda engine: shown(engine) not in self._known)
+        ordered = sorted(self._series, key=lambda engine: engine not in self._known)
         if left_out := len(ordered[self._most :]) + len(self._others):
             self.dropped["engines"] += left_out
-        kept = set(ordered[: self._most])
-        found: dict[EngineKey, EngineSnapshot] = {}
-        for spelled, figures in self._figures.items():
-            if spelled not in kept:
-                continue
-            if (name := shown(spelled)) in found:
-                self.dropped["labels"] += sum(map(len, figures.values()))
-                continue
-            model, engine = name
-            capacity = self._capacity_of(spelled[1])
-            found[name] = EngineSnapshot(model_name=model, engine=engine, **capacity, **_read(figures, self.dropped))
-        return tuple(found[name] for name in sorted(found))
+        return tuple(
+            EngineSnapshot(
+                model_name=name[0],
+                engine=name[1],
+                **self._capacity_of(name[1]),
+                **_read(self._figures[name], self.dropped),
+            )
+            for name in sorted(ordered[: self._most])
+        )
 
     def _capacity_of(self, engine: str) -> dict[str, Any]:
         """Return the KV cache of an engine. vLLM sums the blocks of all engines of a process."""
@@ -155,7 +149,7 @@ def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:
         return meaning.key
     text = labels.get(meaning.key_label)
     if text is None or meaning.key_label == "finished_reason":
-        return text
+        return None if text is None else plain(text)
     if meaning.shape == "histogram":
         try:
             bound = float(text)
@@ -184,23 +178,12 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
             continue
         if None in values or (shape == "histogram" and not values.keys() >= _WHOLE_HISTOGRAM):
             continue
-        value = _FIGURES[shape](field, _as_shown(values, dropped) if shape == "map" else values)
+        value = _FIGURES[shape](field, values)
         if value is not None:
             found.setdefault(field, value)
         # A gauge without a value yet reads NaN.
         elif shape != "scalar" or field in SCALARS or not math.isnan(values[""]):
             dropped["values"] += 1
-    return found
-
-
-def _as_shown(values: Mapping[Key, float], dropped: Counter[str]) -> Mapping[Key, float]:
-    found: dict[Key, float] = {}
-    for spelled, value in values.items():
-        key = plain(spelled) if isinstance(spelled, str) else spelled
-        if key in found:
-            dropped["labels"] += 1
-        else:
-            found[key] = value
     return found
 
 
