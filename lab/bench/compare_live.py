@@ -9,7 +9,8 @@ from pathlib import Path
 from bench.compare_machine import Server, side_by_side
 from specdec_exporter.baseline.file import Baseline, write_baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_baseline, observe_snapshot
+from specdec_exporter.state.record import PredictorState
 from support.builders import Clock
 
 _SETTLED_SECONDS = 900.0  # of the window that is judged
@@ -35,7 +36,7 @@ def watched(
         clock.now = began + at
         if state.baseline is None:
             pinned.observe(snapshot, plain.vllm_version)
-            state.observe_baseline(pinned.decoding)
-        state.observe_snapshot(snapshot)
+            observe_baseline(state, pinned.decoding)
+        observe_snapshot(state, snapshot)
         if at >= _SETTLED_SECONDS:
             yield state

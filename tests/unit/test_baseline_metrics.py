@@ -18,7 +18,7 @@ from specdec_exporter.config import PredictorSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
 from support.builders import CAPTURES, engine, exposed, latency, snapshot
 
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"

@@ -21,7 +21,8 @@ from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state import view
+from specdec_exporter.state.observing import observe_event, observe_snapshot
 from support.builders import CAPTURES, config, engine, exposed, snapshot, window
 
 # Families whose values are of this machine or this moment.
@@ -36,9 +37,9 @@ async def render(*dumps: Path, log: bool = False) -> str:
     def prepare(predictor: PredictorRuntime) -> None:
         if log:
             for event in (config(), PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
-                predictor.state.observe_event(event)
+                observe_event(predictor.state, event)
         for dump in dumps:
-            predictor.state.observe_snapshot(parse_exposition(dump.read_bytes()))
+            observe_snapshot(predictor.state, parse_exposition(dump.read_bytes()))
 
     settings = PredictorSettings(name="svc", log_paths=("vllm.log",) if log else ())
     return "".join(line for line in await exposed(settings, prepare) if not VOLATILE.match(line))
@@ -66,10 +67,10 @@ async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_f
 
     async def times(models: int) -> int:
         def prepare(predictor: PredictorRuntime) -> None:
-            predictor.state.observe_snapshot(snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
+            observe_snapshot(predictor.state, snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
             counted.reset_mock()
 
-        with patch.object(PredictorState, "window", autospec=True, side_effect=PredictorState.window) as counted:
+        with patch.object(view, "window_of", side_effect=view.window_of) as counted:
             await exposed(PredictorSettings(name="svc"), prepare)
             return counted.call_count
 

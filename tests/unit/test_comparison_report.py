@@ -34,7 +34,7 @@ from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.tail import Shift
+from specdec_exporter.speculation.tailshift import Shift
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison
 from specdec_exporter.terminal.sections import as_json
 from support.anyrecording import recordings

@@ -15,7 +15,7 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.versions import canonical_method
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length, ratio
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import StepTimes, step_times
 

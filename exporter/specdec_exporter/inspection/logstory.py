@@ -31,7 +31,7 @@ from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, KnownPitfall, WarningCount, warning_counts
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import Evidence, StateName
+from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Policy, load_policy

@@ -17,7 +17,7 @@ from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
-from specdec_exporter.serving.status import Status
+from specdec_exporter.state.status import Status
 
 LOG = logging.getLogger("specdec")
 

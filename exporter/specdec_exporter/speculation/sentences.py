@@ -4,42 +4,48 @@ from __future__ import annotations
 
 import math
 
-from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed, against
-from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.benefit import BreakEven, against
+from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import Case, Level, Verdict
+from specdec_exporter.speculation.weighing import Weighed
 
 
-def undecided(case: str, reason: str) -> Verdict:
+def undecided(case: Case, reason: str) -> Verdict:
     """Return the verdict that there is none, and why."""
     headline, action = _WORDS[case]
     return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
 
 
-def sentence(
-    code: VerdictCode,
-    even: BreakEven,
-    figures: Figures,
-    evidence: Evidence,
-    *,
-    measured: Speed | None,
-    late: Slowdown | None,
-) -> tuple[str, str]:
-    """Return headline and next step for a word; ``measured`` and ``late``: speed and latency against the baseline."""
-    rate = figures.acceptance_ratio
-    pays = measured is not None and measured.word == "healthy"
-    case: str = "broken_by_length" if rate is None and code == "broken" else code
-    if code == "slower":
-        case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
-    elif code in ("harmful", "watch") and evidence.cost is not None:
-        case = f"{code}_by_steps"
-    elif pays:
-        case = "healthy_measured"
-    elif rate is not None and code == "watch" and rate < even.acceptance_ratio:
-        case = "watch_low"
-    headline, action = _WORDS[case]
-    filled = {"speedup": measured.speedup.value if measured else math.nan, "against": against(figures, even)}
-    return headline.format_map(filled), action.format(measure=_how_to_measure(evidence))
+def sentence(weighed: Weighed, figures: Figures, even: BreakEven) -> tuple[str, str]:
+    """Return headline and next step for the word that was chosen for drafts."""
+    headline, action = _WORDS[_case(weighed, figures, even)]
+    speedup = weighed.measured.speedup.value if weighed.measured else math.nan
+    filled = {"speedup": speedup, "against": against(figures, even)}
+    return headline.format_map(filled), action.format(measure=_how_to_measure(weighed.evidence))
+
+
+def _case(weighed: Weighed, figures: Figures, even: BreakEven) -> Case:
+    """Return which sentence it is."""
+    rate, pays = figures.acceptance_ratio, weighed.measured is not None and weighed.measured.word == "healthy"
+    by_steps = weighed.evidence.cost is not None
+    match weighed.code:
+        case "broken":
+            return "broken_by_length" if rate is None else "broken"
+        case "slower":
+            by_drafts = weighed.late is not None and weighed.late.by_drafts
+            return "slower_paying" if pays else "slower_by_drafts" if by_drafts else "slower"
+        case "harmful":
+            return "harmful_by_steps" if by_steps else "harmful"
+        case "not_paying":
+            return "not_paying"
+        case "healthy":
+            return "healthy_measured" if pays else "healthy"
+    return "watch_by_steps" if by_steps else "watch_low" if _is_low(rate, even) else "watch"
+
+
+def _is_low(rate: float | None, even: BreakEven) -> bool:
+    return rate is not None and rate < even.acceptance_ratio
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -56,7 +62,7 @@ _LOOK_ELSEWHERE = (
     "If it began with a deployment, roll back. Otherwise look at load (waiting requests, KV cache, preemptions), "
     "neighbours on the machine and longer prompts."
 )
-_WORDS: dict[str, tuple[str, str]] = {
+_WORDS: dict[Case, tuple[str, str]] = {
     "slower": ("Slower than before, not because of drafts", _LOOK_ELSEWHERE),
     "slower_paying": (
         "Slower than before, not because of drafts: speculation still gives {speedup:.2f}x",

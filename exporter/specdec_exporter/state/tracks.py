@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
-from specdec_exporter.serving.loads import EngineLoads
-from specdec_exporter.serving.windows import SampleRing
 from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.policy import Policy
+from specdec_exporter.state.loads import EngineLoads
+from specdec_exporter.state.windows import SampleRing
 
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
 WINDOW_RATIO_BOUNDS = tuple(round(0.05 * step, 2) for step in range(1, 21))

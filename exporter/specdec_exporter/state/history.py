@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.state.status import HistoryPoint
 
 HISTORY_SECONDS = 3600.0
 HISTORY_POINTS = 121  # at most; beyond it every second one is dropped
