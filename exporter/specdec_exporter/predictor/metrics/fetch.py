@@ -9,7 +9,6 @@ import functools
 import os
 import re
 import traceback
-import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -302,83 +301,34 @@ async def _read(
     too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
     if (response.content_length or 0) > max_bytes:
         raise too_large
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise FetchError(
-            "encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity or gzip"
-        )
-    body = _Body(inflated=encoding not in ("", "identity"))
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise FetchError("encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity")
+    body = bytearray()
     try:
-        await body.read(response.content, bounds.SMALL_BODY_BYTES)
-        if not body.ended:
+        if not await _read_until(body, response.content, bounds.SMALL_BODY_BYTES):
             await large()
             async with asyncio.timeout(bounds.LARGE_BODY_SECONDS):
-                await body.read(response.content, max_bytes)
+                if not await _read_until(body, response.content, max_bytes):
+                    raise too_large
     except TimeoutError as error:
         raise FetchError(
             "timeout", f"{what}: a large body did not arrive within {bounds.LARGE_BODY_SECONDS:g} s"
         ) from error
-    except zlib.error as error:
-        raise FetchError("encoding", f"{what}: expected {encoding} data, found other bytes") from error
     except (aiohttp.ClientError, OSError) as error:
         raise FetchError(
-            "truncated", f"{what}: the connection was cut after {body.received} bytes of the answer"
+            "truncated", f"{what}: the connection was cut after {len(body)} bytes of the answer"
         ) from error
-    if not body.ended:
-        raise too_large
-    if not body.whole:
-        raise FetchError("truncated", f"{what}: the {encoding} data breaks off after {body.received} bytes")
-    return bytes(body.data)
+    return bytes(body)
 
 
-class _Body:
-    """A body as it arrives, compressed or not."""
-
-    def __init__(self, *, inflated: bool) -> None:
-        self.data = bytearray()
-        self.received = 0
-        self.ended = False
-        self._inflate = _inflater() if inflated else None
-        self._members = 1
-        self._packed = b""  # received, but not inflated yet
-
-    @property
-    def whole(self) -> bool:
-        """Whether compressed data ended where they should."""
-        return self._inflate is None or self._inflate.eof
-
-    async def read(self, content: aiohttp.StreamReader, until: int) -> None:
-        """Read to the end, or until more than ``until`` bytes have arrived or come out."""
-        self._add(self._packed, until)
-        while max(self.received, len(self.data)) <= until:
-            chunk = await content.readany()
-            if not chunk:
-                self.ended = True
-                return
-            self.received += len(chunk)
-            self._add(chunk, until)
-
-    def _add(self, chunk: bytes, until: int) -> None:
-        if self._inflate is None:
-            self.data += chunk
-            return
-        while (room := until + 1 - len(self.data)) > 0:
-            if self._inflate.eof and chunk:  # gzip data may have several members, one behind the other
-                self._members += 1
-                if self._members > bounds.GZIP_MEMBERS:
-                    raise zlib.error("too many members")
-                self._inflate = _inflater()
-            inflated = len(self.data)
-            self.data += self._inflate.decompress(chunk, min(room, bounds.SMALL_BODY_BYTES))
-            chunk = self._inflate.unused_data or self._inflate.unconsumed_tail
-            if not chunk and len(self.data) == inflated:
-                break
-        self._packed = chunk
-
-
-def _inflater() -> zlib._Decompress:
-    """Return a decompressor for one member of gzip data, or for deflate."""
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)
+async def _read_until(body: bytearray, content: aiohttp.StreamReader, most: int) -> bool:
+    """Add to ``body`` what arrives; return whether it ended before there were more than ``most`` bytes."""
+    while len(body) <= most:
+        if not (chunk := await content.readany()):
+            return True
+        body += chunk
+    return False
 
 
 def without_credentials(url: URL | str) -> str:

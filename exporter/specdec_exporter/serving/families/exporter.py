@@ -25,7 +25,7 @@ REASONS: dict[FetchReason, str] = {
     "credentials": "a file of the token or the certificates cannot be used; nothing was asked",
     "too_large": "more than any predictor answers",
     "truncated": "the answer breaks off",
-    "encoding": "neither plain UTF-8 nor gzip",
+    "encoding": "compressed, though nobody asked for that; no UTF-8",
     "not_metrics": "something else than metrics, such as HTML",
 }
 
