@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.compare_machine import Server, side_by_side
-from specdec_exporter.baseline.file import Baseline, write_baseline
+from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.state.observing import observe_baseline, observe_snapshot
 from specdec_exporter.state.record import PredictorState
 from support.builders import Clock

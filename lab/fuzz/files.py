@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from fuzz.target import Target, require_numbers, require_one_line
 from specdec_exporter import config
-from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import parse_baseline
 from specdec_exporter.baseline.remarks import remarks
+from specdec_exporter.baseline.writing import to_yaml
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.web import webconfig
 from specdec_exporter.yamlfile import convert, parse_yaml

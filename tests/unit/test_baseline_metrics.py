@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from specdec_exporter.baseline.file import write_baseline
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.inspection import livecheck

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
-from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision, DecisionCode

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.baseline.file import Baseline, as_utc, write_baseline
+from specdec_exporter.baseline.file import Baseline, as_utc
 from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.predictorruntime import PredictorRuntime

@@ -13,17 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from specdec_exporter.baseline.file import (
-    MAX_TEXT,
-    Baseline,
-    Context,
-    refuse_to_overwrite,
-    to_document,
-    to_yaml,
-    write_baseline,
-)
+from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
+from specdec_exporter.baseline.writing import refuse_to_overwrite, to_document, to_yaml, write_baseline
 from specdec_exporter.commands.flags import (
     DURATION,
     URL,
