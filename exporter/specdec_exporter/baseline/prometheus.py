@@ -293,19 +293,17 @@ class _Range:
         return sum(each.value for each in series) if series else None
 
     async def _histogram(self, source: str, field: str) -> Histogram | None:
-        buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = defaultdict(dict)
+        buckets: dict[_Engine, dict[float, float]] = defaultdict(dict)
         for series in await self._increase(source, "bucket"):
-            target = tuple(sorted((key, value) for key, value in series.labels.items() if key != "le"))
             if (bound := _bound_of(series.labels)) is not None:
-                buckets[target][bound] = series.value
-        whole = [sorted(found.items()) for found in buckets.values() if math.inf in found]
-        if not whole:
-            return None
-        histograms = [
-            Histogram(tuple(bound for bound, _ in each), tuple(count for _, count in each), 0.0) for each in whole
-        ]
-        seconds = await self._total(source, "sum") or 0.0
-        histograms[0] = msgspec.structs.replace(histograms[0], sum=seconds)  # they are summed, so any will do
+                buckets[_engine_of(series.labels)][bound] = series.value
+        sums = {_engine_of(series.labels): series.value for series in await self._increase(source, "sum")}
+        histograms = []
+        for engine, counts in buckets.items():
+            if math.inf in counts:
+                bounds = tuple(sorted(counts))
+                within = tuple(counts[bound] for bound in bounds)
+                histograms.append(Histogram(bounds, within, sums.get(engine, 0.0)))
         return total_of(field, histograms)
 
 
@@ -318,11 +316,11 @@ class _Steps(NamedTuple):
     only: str = ""
 
 
-_Engine = tuple[tuple[str, str], ...]  # all labels of its series, sorted: the target is among them
+_Engine = tuple[tuple[str, str], ...]  # all labels of its series but the bucket's, sorted: the target is among them
 
 
 def _engine_of(labels: Mapping[str, str]) -> _Engine:
-    return tuple(sorted(labels.items()))
+    return tuple(sorted((key, value) for key, value in labels.items() if key != "le"))
 
 
 def _counts_at(columns: Mapping[str, Mapping[float, float]], time: float) -> Counts:

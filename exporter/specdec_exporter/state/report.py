@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
-from specdec_exporter.speculation.measured import Measured
+from specdec_exporter.speculation.measured import Measured, Unknown
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.status import (
     BaselineStatus,
@@ -95,23 +98,13 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 
 def _measurement(cost: Measured, seconds: float) -> Measurement:
+    figures: dict[str, Any] = msgspec.structs.asdict(cost)
+    unknown: Unknown | None = figures.pop("unknown")
     return Measurement(
         seconds=seconds,
-        speedup=cost.speedup,
-        compared=cost.compared,
-        why_unknown=cost.unknown.why if cost.unknown else None,
-        remedy=cost.unknown.remedy if cost.unknown else None,
-        at_like_load=cost.at_like_load,
-        closed_loop=cost.closed_loop,
-        same_arrivals=cost.same_arrivals,
-        draft_cost_ratio=cost.draft_cost_ratio,
-        concurrency=cost.concurrency,
-        compared_ratio=cost.compared_ratio,
-        steps=cost.steps,
-        step_seconds=cost.step_seconds,
-        plain_step_seconds=cost.plain_step_seconds,
-        tokens_per_step=cost.tokens_per_step,
-        draft_tokens_per_step=cost.draft_tokens_per_step,
+        why_unknown=unknown.why if unknown else None,
+        remedy=unknown.remedy if unknown else None,
+        **figures,
     )
 
 
