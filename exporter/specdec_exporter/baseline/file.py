@@ -130,8 +130,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mean_prompt_tokens(self) -> float | None:
         """Mean prompt tokens of a request: as a running predictor's counters tell it, else of the finished requests."""
-        found = ratio(self.counts.prompt_tokens, self.counts.first_tokens)
-        return found or (ratio(self.prompt_length.sum, self.prompt_length.count) if self.prompt_length else None)
+        mean = ratio(self.counts.prompt_tokens, self.counts.first_tokens)
+        return mean or (ratio(self.prompt_length.sum, self.prompt_length.count) if self.prompt_length else None)
 
     def histograms(self) -> Iterator[tuple[str, Histogram]]:
         """Yield each recorded SLI and its histogram."""

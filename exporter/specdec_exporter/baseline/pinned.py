@@ -60,12 +60,12 @@ class PinnedBaseline:
         """Mean and P99 of each recorded latency that has a request, by short name and ``mean`` or ``p99``."""
         recorded = dict(self.baseline.histograms())
         latencies = {short: recorded[sli] for short, sli in SHORT_NAMES.items() if sli in recorded}
-        found = {
+        known = {
             (short, stat): value
             for short, latency in latencies.items()
             for stat, value in (("mean", ratio(latency.sum, latency.count)), ("p99", latency.interpolated(0.99)))
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in known.items() if value is not None}
 
     @cached_property
     def output_token_tail(self) -> Histogram | None:
@@ -79,7 +79,8 @@ class PinnedBaseline:
 
     def is_of_other_method(self, method: str | None) -> bool:
         """Whether it was recorded with another method of speculation than this one."""
-        return _differ(*(each and canonical_method(each) for each in (self.baseline.method, method)))
+        recorded = self.baseline.method
+        return _differ(recorded and canonical_method(recorded), method and canonical_method(method))
 
     @cached_property
     def acceptance_ratio(self) -> float | None:
@@ -144,10 +145,10 @@ async def compare_with(
         version = await fetcher.version(timeout_seconds)
     if not snapshot.engines:
         raise BaselineError("the predictor's metrics show no engine")
-    found = fit(baseline, snapshot, version)
-    if found.refusal is not None:
-        raise BaselineError(f"{baseline.name} does not fit: {found.refusal}")
-    return found.differences
+    fitting = fit(baseline, snapshot, version)
+    if fitting.refusal is not None:
+        raise BaselineError(f"{baseline.name} does not fit: {fitting.refusal}")
+    return fitting.differences
 
 
 def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit:
@@ -165,7 +166,7 @@ def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit
     if _differ(baseline.vllm_version, vllm_version):
         differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")
     for sli, histogram in baseline.histograms():
-        found = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]
-        if any(now is not None and now.bounds != histogram.bounds for now in found):
+        histograms = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]
+        if any(now is not None and now.bounds != histogram.bounds for now in histograms):
             differences.append(f"{sli} was recorded in other buckets: only boundaries of both can be compared")
     return Fit(model, None, tuple(differences))

@@ -107,4 +107,4 @@ class Prometheus:
         if answer.data is None:
             raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
         series = (Series(sample.metric, sample.usable) for sample in answer.data.result)
-        return [each for each in series if each.values]
+        return [answered for answered in series if answered.values]

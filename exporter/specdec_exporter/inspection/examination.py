@@ -212,18 +212,18 @@ def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:
     findings = failed_starts(log, up=status.up)
     findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
     if reading.counters.parse_errors:
-        found = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
+        words = f"{reading.counters.parse_errors} lines of vLLM's statistics could not be read"
         findings.append(
-            Finding("WARN", "Log", found, "Several processes that share the file may cut each other's lines.")
+            Finding("WARN", "Log", words, "Several processes that share the file may cut each other's lines.")
         )
     doubt: Level = "WARN" if reading.counters.dropped["untrusted_lines"] else "PASS"
     findings += [Finding(doubt, "Log", words) for words in on_trust(reading.counters)]
     if log.last_config is not None and is_foreign(log.last_config, version):
-        found = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
-        findings.append(Finding("WARN", "Log", found, "Give the log of this predictor."))
+        words = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
+        findings.append(Finding("WARN", "Log", words, "Give the log of this predictor."))
     elif log.windows:
-        found = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
-        findings += [Finding("PASS", "Log", found), *_agreement(log, status)]
+        words = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
+        findings += [Finding("PASS", "Log", words), *_agreement(log, status)]
     elif not reading.failures and log.failed_start is None:
         findings.append(_no_lines(log, status))
     return findings
@@ -251,10 +251,10 @@ def _no_lines(log: Analysis, status: PredictorStatus) -> Finding:
     # With an init line the log still tells method and draft model.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
-        found = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
-        return Finding(level, "Log", found)
-    found = "no spec-decode line, though tokens were drafted"
-    return Finding(level, "Log", found, "Check that this is the predictor's log, and that it is complete.")
+        words = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
+        return Finding(level, "Log", words)
+    words = "no spec-decode line, though tokens were drafted"
+    return Finding(level, "Log", words, "Check that this is the predictor's log, and that it is complete.")
 
 
 def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:
@@ -268,9 +268,9 @@ def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:
         return []
     logged = account.figures.draft_tokens or 0.0
     if logged > counted:
-        found = f"it holds {count(logged)} draft tokens, the predictor counts {count(counted)}"
+        words = f"it holds {count(logged)} draft tokens, the predictor counts {count(counted)}"
         hint = "The log may belong to another predictor, or start before the last restart."
-        return [Finding("WARN", "Log", found, hint)]
+        return [Finding("WARN", "Log", words, hint)]
     share = percent(logged / counted) if counted else "-"
     return [Finding("PASS", "Log", f"its lines hold {share} of the draft tokens that the predictor counts")]
 

@@ -155,7 +155,7 @@ class LogStory:
         """Return what the log shows of what ran at its end."""
         config, said = self._latest.account.config, self._speculator()
         judged = any(account.windows for account in self._accounts.values())
-        found = self._evidence(None).known()
+        known = self._evidence(None).known()
         is_on = True if self._latest.account.windows and self._is_on() is None else self._is_on()
         shown = {
             "model": config.model if config else None,
@@ -163,7 +163,7 @@ class LogStory:
             "speculative": is_on,
             "drafting": True if judged else None,
         }
-        return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
+        return msgspec.structs.replace(known, **{field: value for field, value in shown.items() if value is not None})
 
     def _speculator(self) -> Speculator:
         """Return what drafts at the log's end. The arguments of a start are known before its engine's line."""

@@ -155,13 +155,13 @@ class MetricsFetcher:
 
     async def version(self, timeout_seconds: float) -> str | None:
         """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
-        found = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
-        return found.version if found and _VERSION.fullmatch(found.version) else None
+        answer = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
+        return answer.version if answer and _VERSION.fullmatch(answer.version) else None
 
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
-        found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
-        return {plain(model.id): model.root and plain(model.root) for model in found.data} if found else {}
+        answer = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
+        return {plain(model.id): model.root and plain(model.root) for model in answer.data} if answer else {}
 
     async def ask(
         self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = bounds.BODY_BYTES
@@ -219,8 +219,8 @@ class MetricsFetcher:
                     server_hostname=self._credentials.access.server_name if secure else None,
                 )
             except aiohttp.ClientResponseError as error:
-                found = " ".join(error.message.split())[:120]
-                raise FetchError("not_metrics", f"{what}: expected an HTTP answer: {found}") from error
+                words = " ".join(error.message.split())[:120]
+                raise FetchError("not_metrics", f"{what}: expected an HTTP answer: {words}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
                 raise self._connect_failure(what, error) from error
             async with response:
@@ -267,8 +267,8 @@ def _endpoints(text: str) -> tuple[URL, URL]:
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
-        found = text.rpartition("@")[2]
-        raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {found!r}")
+        shown = text.rpartition("@")[2]
+        raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {shown!r}")
     base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
     return (base / "metrics").with_query(url.query), base
 
