@@ -28,7 +28,6 @@ from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_
 from specdec_exporter.speculation.measured import Unknown
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes
-from specdec_exporter.state.departures import has_worked
 from specdec_exporter.state.loads import EngineLoads, LoadCounters
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.tracks import MOST_SAMPLES, WINDOW_RATIO_BOUNDS, EngineTrack, samples_each
@@ -55,7 +54,7 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
         state.settled_at = _warm_until(state, snapshot.process_start_time_seconds, now)
         state.version_asked = False
         state.remembered = None  # what runs now may be something else
-        state.departures.forget()
+        state.last_worked.clear()
         for track in state.tracks.values():
             track.loads.interrupt()
     state.restarts += answer.restarted
@@ -134,10 +133,19 @@ def _take_engines(state: PredictorState, snapshot: Snapshot, now: float, *, rest
 
 def _take_growth(state: PredictorState, before: EngineSnapshot, engine: EngineSnapshot, now: float) -> None:
     """Take in what an engine did between two answers."""
-    if has_worked(before, engine):
-        state.departures.worked(engine.engine, now)
+    if _has_worked(before, engine):
+        state.last_worked.pop(engine.engine, None)
+        state.last_worked[engine.engine] = now
+        if len(state.last_worked) > bounds.ENGINES:
+            del state.last_worked[next(iter(state.last_worked))]
     if (traffic := state.traffic.get(engine.model_name)) is not None:
         traffic.count(before, engine)
+
+
+def _has_worked(before: EngineSnapshot, now: EngineSnapshot) -> bool:
+    """Whether an engine generated or drafted between two answers of one process."""
+    pairs = ((before.generation_tokens, now.generation_tokens), (before.draft_tokens, now.draft_tokens))
+    return any(one is not None and other is not None and other > one for one, other in pairs)
 
 
 def _sample_traffic(state: PredictorState, now: float) -> None:

@@ -17,7 +17,6 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
-from specdec_exporter.state.departures import Departures
 from specdec_exporter.state.drafts import DraftSources
 from specdec_exporter.state.history import History
 from specdec_exporter.state.lastword import Remembered
@@ -64,7 +63,7 @@ class PredictorState:
     tracks: dict[tuple[str, str], EngineTrack] = field(default_factory=dict)
     engines_told: int = 0  # by the last snapshot, with those that were left out
     positions: int = 0  # of the last snapshot
-    departures: Departures = field(init=False)
+    last_worked: dict[str, float] = field(default_factory=dict)  # by engine, monotonic; the longest idle first
     draft_sources: DraftSources = field(default_factory=DraftSources)
 
     # Its served models, by name.
@@ -91,7 +90,6 @@ class PredictorState:
 
     def __post_init__(self) -> None:
         self.born = self.clock()
-        self.departures = Departures(self.policy.data.engine_left_seconds)
 
     @property
     def counted(self) -> bool:

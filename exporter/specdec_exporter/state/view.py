@@ -78,8 +78,10 @@ def _kv_cache_tokens(state: PredictorState, engine: EngineSnapshot) -> float | N
 
 def engines_left(state: PredictorState) -> tuple[str, ...]:
     """Return the engines that worked lately and left the last answer; none where several processes answer in turn."""
-    told = state.counted and state.process_count == 1
-    return state.departures.left(state.engine_names, state.clock()) if told else ()
+    if not state.counted or state.process_count != 1:
+        return ()
+    since, shown = state.clock() - state.policy.data.engine_left_seconds, state.engine_names
+    return tuple(engine for engine, at in state.last_worked.items() if at >= since and engine not in shown)
 
 
 # --- Figures ----------------------------------------------------------------------------------------------------------
