@@ -21,7 +21,8 @@ from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.state import view
+from specdec_exporter.speculation import evidence
+from specdec_exporter.state import lastword, view
 from specdec_exporter.state.observing import observe_event, observe_snapshot
 from support.builders import CAPTURES, config, engine, exposed, snapshot, window
 
@@ -75,6 +76,20 @@ async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_f
             return counted.call_count
 
     assert await times(40) == await times(1) > 0
+
+
+async def test_a_scrape_needs_neither_sentences_nor_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(*_: object) -> None:
+        raise AssertionError
+
+    def prepare(predictor: PredictorRuntime) -> None:
+        for steps in (1000, 2000):
+            predictor.observe(snapshot(engine(steps, (0.8 * steps, 0.7 * steps, 0.6 * steps), requests=steps / 10)))
+
+    monkeypatch.setattr(lastword, "tell", tell)
+    monkeypatch.setattr(evidence, "pitfalls_of", tell)
+    lines = await exposed(PredictorSettings(name="svc"), prepare)
+    assert any(line.startswith("specdec_verdict{") for line in lines)
 
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:

@@ -27,7 +27,7 @@ from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.state.benefits import benefits_of, load_ratio_of
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.view import (
-    assumed_break_even,
+    break_even_of,
     drafts_of,
     engines_of,
     log_engines_of,
@@ -113,7 +113,7 @@ def _assumed(state: PredictorState) -> Subjects:
     """The assumed break-even of all engines; nothing without drafts, because an idle replica has no load."""
     if (window := window_of(state)) is None or not window.drafted:
         return []
-    assumed = assumed_break_even(state)
+    assumed = break_even_of(state)
     return [([state.name, model], assumed) for model in state.model_names or ("",)]
 
 

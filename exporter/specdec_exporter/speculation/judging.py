@@ -25,7 +25,7 @@ from specdec_exporter.speculation.sentences import (
     sentence,
     undecided,
 )
-from specdec_exporter.speculation.verdict import FINE, Case, Finding, Judgement, Level, Verdict
+from specdec_exporter.speculation.verdict import FINE, Finding, Judgement, Level, Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed, weigh
 
 
@@ -48,7 +48,7 @@ def tell(weighed: Weighed, policy: Policy) -> tuple[Verdict, tuple[Finding, ...]
     return verdict, told(verdict, weighed.evidence.state, ()).findings
 
 
-def _undecided(weighed: Weighed, case: Case, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
+def _undecided(weighed: Weighed, case: Undecided, reason: str) -> tuple[Verdict, tuple[Finding, ...]]:
     verdict = msgspec.structs.replace(
         undecided(case, reason), acceptance_ratio=weighed.acceptance_ratio, preliminary=weighed.preliminary
     )
@@ -56,16 +56,14 @@ def _undecided(weighed: Weighed, case: Case, reason: str) -> tuple[Verdict, tupl
 
 
 def _without_drafts(weighed: Weighed) -> Verdict:
-    verdict = WITHOUT_DRAFTS[weighed.evidence.state]
-    if weighed.measured is None:
-        return verdict
-    worse = weighed.code != verdict.code
-    headline, action = IDLE_SPECULATION if worse else (verdict.headline, verdict.action)
+    said, measured = WITHOUT_DRAFTS[weighed.evidence.state], weighed.measured
+    loses = weighed.code in ("harmful", "not_paying")
+    headline, action = IDLE_SPECULATION if loses else (said.headline, said.action)
     return Verdict(
         code=weighed.code,
         basis=weighed.basis,
         headline=headline,
-        reasons=(*verdict.reasons, weighed.measured.reason),
+        reasons=said.reasons if measured is None else (*said.reasons, measured.reason),
         action=action,
         within_chance=weighed.within_chance,
     )

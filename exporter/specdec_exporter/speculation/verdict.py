@@ -18,25 +18,8 @@ from specdec_exporter.speculation.chance import Estimate
 VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
 # Words that say nothing against drafts.
 FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
-# The sentences of a verdict on drafts, by what they say.
-Case = Literal[
-    "slower",
-    "slower_paying",
-    "slower_by_drafts",
-    "no_figures",
-    "few_drafts",
-    "synthetic",
-    "broken",
-    "broken_by_length",
-    "harmful",
-    "harmful_by_steps",
-    "not_paying",
-    "watch_low",
-    "watch",
-    "watch_by_steps",
-    "healthy_measured",
-    "healthy",
-]
+# Why there is no word though there are drafts.
+Undecided = Literal["no_figures", "few_drafts", "synthetic"]
 Level = Literal["PASS", "WARN", "FAIL"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
 

@@ -30,7 +30,7 @@ from specdec_exporter.speculation.chance import Estimate, proportion
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import FINE, Case, VerdictCode
+from specdec_exporter.speculation.verdict import FINE, Undecided, VerdictCode
 
 # By acceptance, from the lowest to the highest.
 _BY_ACCEPTANCE: Final[tuple[VerdictCode, ...]] = ("broken", "watch", "healthy")
@@ -58,7 +58,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_ratio: Estimate | None = None
     within_chance: tuple[VerdictCode, ...] = ()
     preliminary: str | None = None
-    undecided: tuple[Case, str] | None = None
+    undecided: tuple[Undecided, str] | None = None
     even: BreakEven | None = None
     measured: Speed | None = None
     late: Slowdown | None = None
@@ -89,9 +89,12 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     # Where vLLM verifies only part of each draft, the acceptance rate is withheld.
     interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
     if few is not None and (figures.counted or 0.0) < policy.min_drafts:
-        undecided: tuple[Case, str] = ("few_drafts", few)
         return Weighed(
-            code="unknown", evidence=evidence, undecided=undecided, acceptance_ratio=interval, preliminary=few
+            code="unknown",
+            evidence=evidence,
+            undecided=("few_drafts", few),
+            acceptance_ratio=interval,
+            preliminary=few,
         )
     return _with_drafts(figures, figures.counted_ratio, evidence, policy, few=few, interval=interval)
 

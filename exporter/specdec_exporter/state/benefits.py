@@ -9,7 +9,7 @@ from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.state.loads import LoadTotals
 from specdec_exporter.state.record import PredictorState
-from specdec_exporter.state.view import assumed_break_even, break_even_of, state_name
+from specdec_exporter.state.view import break_even_of, state_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def benefits_of(state: PredictorState) -> list[tuple[str, ModelBenefit]]:
     """Return what speculation gives each served model."""
     off = state_name(state) == "speculation_off" or state.running.deployment.rejection_sampling == SYNTHETIC
     measured_model = state.baseline.model_name if state.baseline and not off else None
-    assumed, even = None if off else assumed_break_even(state), break_even_of(state)
+    assumed, even = None if off else break_even_of(state), break_even_of(state, state.cost)
     measured = even if even.basis == "measured" else None
     return [
         (

@@ -21,7 +21,6 @@ from specdec_exporter.state.status import (
     PredictorStatus,
 )
 from specdec_exporter.state.view import (
-    assumed_break_even,
     break_even_of,
     engines_of,
     evidence_of,
@@ -44,7 +43,7 @@ def status_of(
     window, running, failed = window_of(state), state.running, state.failed_start
     engines = [track.snapshot for track in state.tracks.values()] if state.counted else []
     usages = [usage for engine in engines if (usage := engine.kv_cache_usage_ratio) is not None]
-    assumed, said = assumed_break_even(state), said_of(state)
+    assumed, said = break_even_of(state), said_of(state)
     wall_clock_ahead = state.wall_clock() - state.clock()
     return PredictorStatus(
         inference_service=state.name,
@@ -70,7 +69,7 @@ def status_of(
         kv_cache_usage_ratio=max(usages, default=None),
         acceptance_ratio_min=assumed.acceptance_ratio,
         mean_acceptance_length_min=assumed.mean_acceptance_length,
-        break_even=break_even_of(state),
+        break_even=break_even_of(state, state.cost),
         measured=_measurement(state.cost, state.cost_seconds) if state.cost else None,
         by_load=tuple(_loads(state)),
         window=window,

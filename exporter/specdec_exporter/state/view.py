@@ -17,6 +17,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.weighing import weigh
 from specdec_exporter.state.drafts import Drafted, drafts_of_log
 from specdec_exporter.state.lastword import Remembered, remembered
@@ -163,14 +164,9 @@ def counts_of_window(state: PredictorState) -> Counts | None:
     return _total(windows) if windows else None
 
 
-def assumed_break_even(state: PredictorState) -> BreakEven:
-    """Return the break-even by published services, for this method, k and load."""
-    return break_even(window_of(state), state.num_speculative_tokens, state.running.method, state.policy)
-
-
-def break_even_of(state: PredictorState) -> BreakEven:
-    """Return the break-even against the baseline without speculation; the assumed one where that does not tell."""
-    return break_even(window_of(state), state.num_speculative_tokens, state.running.method, state.policy, state.cost)
+def break_even_of(state: PredictorState, cost: Measured | None = None) -> BreakEven:
+    """Return the break-even by published services, for this method, k and load; the measured one, if ``cost`` tells."""
+    return break_even(window_of(state), state.num_speculative_tokens, state.running.method, state.policy, cost)
 
 
 # --- State ------------------------------------------------------------------------------------------------------------
