@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.baseline.file import Baseline, as_utc
-from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.pinned import NOT_SEEN, PinnedBaseline, fit
 from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
@@ -51,15 +51,18 @@ def pin(tmp_path: Path) -> Any:
     def pinned(**changes: Any) -> PinnedBaseline:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
         write_baseline(str(path), recording(**changes))
-        found = PinnedBaseline(str(path))
-        found.observe(snapshot(engine()), None)
-        return found
+        return PinnedBaseline(str(path))
 
     return pinned
 
 
-def seen(state: PredictorState, pinned: PinnedBaseline | None = None, now: float = NOW) -> list[Problem]:
+def pin_to(state: PredictorState, pinned: PinnedBaseline | None, now: float = NOW) -> None:
     state.pinned, state.wall_clock = pinned, lambda: now
+    state.fit = fit(pinned.baseline, snapshot(engine()), None) if pinned else NOT_SEEN
+
+
+def seen(state: PredictorState, pinned: PinnedBaseline | None = None, now: float = NOW) -> list[Problem]:
+    pin_to(state, pinned, now)
     return list(problems_of(state))
 
 
@@ -209,7 +212,7 @@ def served(requests: float, seconds: float) -> EngineSnapshot:
 
 
 def ratio(state: PredictorState, pinned: PinnedBaseline) -> float | None:
-    state.pinned = pinned
+    pin_to(state, pinned)
     return load_ratio_of(state)
 
 

@@ -1,13 +1,12 @@
-"""A pinned baseline beside a running predictor: whether it fits, and in what the two differ."""
+"""A pinned baseline, and whether it fits a running predictor."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline
 from specdec_exporter.baseline.reading import read_baseline
-from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
@@ -35,13 +34,15 @@ class Fit(NamedTuple):
     differences: tuple[str, ...] = ()
 
 
+NOT_SEEN: Final = Fit(None, "the predictor's model is not known yet")
+
+
 class PinnedBaseline:
     """A baseline read from ``path``. Raises :class:`BaselineError` as :func:`read_baseline`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.baseline: Baseline = read_baseline(path)
-        self.fit = Fit(None, "the predictor's model is not known yet")
 
     def load_ratio(self, requests_per_second: float, requests_in_flight: float) -> float | None:
         """Return this load / that of the recording; ``None`` if end-to-end latency was not recorded.
@@ -94,11 +95,10 @@ class PinnedBaseline:
         """Step times without drafts, by load; ``None`` if it was recorded with drafts, or does not tell them."""
         return None if self.baseline.speculates else step_times(self.baseline.intervals, load_policy())
 
-    @property
-    def decoding(self) -> DecodingBaseline | None:
-        """How fast it decoded, for the verdict; ``None`` if that was not recorded, or if the model differs."""
+    def decoding(self, model_name: str) -> DecodingBaseline | None:
+        """Return how fast it decoded, for the verdict on this served model; ``None`` if that was not recorded."""
         histogram = self.baseline.time_per_output_token_seconds
-        if self.fit.model_name is None or (histogram is None and self.step_times is None):
+        if histogram is None and self.step_times is None:
             return None
         return DecodingBaseline(
             mean_seconds=histogram.mean if histogram else None,
@@ -106,7 +106,7 @@ class PinnedBaseline:
             times=histogram,
             mean_acceptance_length=self.mean_acceptance_length,
             speculative=self.baseline.speculates,
-            model_name=self.fit.model_name,
+            model_name=model_name,
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
@@ -118,16 +118,6 @@ class PinnedBaseline:
     def mean_acceptance_length(self) -> float | None:
         """1 + accepted tokens / drafts."""
         return mean_acceptance_length(self.baseline.counts.accepted_tokens, self.baseline.counts.drafts)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """In what the running predictor differs, and what the recording lacks."""
-        return (*self.fit.differences, *remarks(self.baseline))
-
-    def observe(self, snapshot: Snapshot, vllm_version: str | None) -> None:
-        """Decide again whether the baseline fits. A snapshot without engines changes nothing."""
-        if snapshot.engines:
-            self.fit = fit(self.baseline, snapshot, vllm_version)
 
 
 def _differ(recorded: str | None, runs: str | None) -> bool:

@@ -140,11 +140,11 @@ def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Fin
     if pinned is None or state.snapshot is None or not state.snapshot.engines:
         return ()
     pin(state, pinned)
-    name, fit = pinned.baseline.name, pinned.fit
-    if pinned.decoding is None:
+    name, fit = pinned.baseline.name, state.fit
+    if state.baseline is None:
         details = " has no time per output token and no step times, so speed is not compared"
         return (baseline_finding(name, fit.refusal, details, ()),)
-    details = f", of {pinned.decoding.requests:,.0f} requests"
+    details = f", of {state.baseline.requests:,.0f} requests"
     return (baseline_finding(name, fit.refusal, details, fit.differences),)
 
 

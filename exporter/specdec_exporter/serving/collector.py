@@ -105,8 +105,7 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
 
 def _baseline(state: PredictorState, subject: object) -> Subjects:
     """What is about the baseline, for the model that it is served for."""
-    model = state.pinned.fit.model_name if state.pinned else None
-    return [] if model is None else [([state.name, model], subject)]
+    return [] if state.fit.model_name is None else [([state.name, state.fit.model_name], subject)]
 
 
 def _assumed(state: PredictorState) -> Subjects:

@@ -194,7 +194,7 @@ class PredictorRuntime:
     def _say_refusal(self) -> None:
         """Log once whether the baseline fits what runs, and each change of that."""
         pinned = self.state.pinned
-        if pinned is None or self.state.seen is None or (refusal := pinned.fit.refusal or "") == self._refusal:
+        if pinned is None or self.state.seen is None or (refusal := self.state.fit.refusal or "") == self._refusal:
             return
         self._refusal = refusal
         about = {"predictor": self.state.name, "path": pinned.path}

@@ -81,6 +81,6 @@ def load_ratio_of(state: PredictorState) -> float | None:
     Nothing is known of the load of now after a failed fetch.
     """
     pinned, counted = state.pinned, state.counted
-    traffic = state.traffic.get(pinned.fit.model_name or "") if pinned and counted else None
+    traffic = state.traffic.get(state.fit.model_name or "") if pinned and counted else None
     load = traffic.load(state.clock(), state.policy.data.traffic_seconds_min) if traffic else None
     return pinned.load_ratio(*load) if pinned and load else None

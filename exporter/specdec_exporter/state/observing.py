@@ -8,7 +8,7 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from specdec_exporter import bounds
-from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.pinned import NOT_SEEN, PinnedBaseline, fit
 from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
@@ -173,18 +173,17 @@ def _take_load(state: PredictorState, track: EngineTrack) -> None:
 
 def pin(state: PredictorState, pinned: PinnedBaseline | None) -> None:
     """Compare with this baseline from now on, or with none. Other settings hold now, so the last verdict does not."""
-    state.pinned, state.remembered = pinned, None
-    if pinned is None:
-        observe_baseline(state, None)
+    state.pinned, state.fit, state.remembered = pinned, NOT_SEEN, None
+    observe_baseline(state, None)
     _fit_baseline(state)
 
 
 def _fit_baseline(state: PredictorState) -> None:
     """Decide again whether the pinned baseline fits what runs."""
-    if state.pinned is not None:
-        if state.seen is not None:
-            state.pinned.observe(state.seen, state.running.vllm_version)
-        observe_baseline(state, state.pinned.decoding)
+    if state.pinned is not None and state.seen is not None:
+        state.fit = fit(state.pinned.baseline, state.seen, state.running.vllm_version)
+        model = state.fit.model_name
+        observe_baseline(state, None if model is None else state.pinned.decoding(model))
 
 
 def observe_baseline(state: PredictorState, baseline: DecodingBaseline | None) -> None:

@@ -45,8 +45,8 @@ def problems_of(state: PredictorState) -> Iterator[Problem]:
         yield "several_processes"
     if engines_left(state):
         yield "engine_left"
-    if state.pinned is not None and state.pinned.fit.model_name is not None:
-        yield from _of_baseline(state, state.pinned, state.pinned.fit.model_name)
+    if state.pinned is not None and state.fit.model_name is not None:
+        yield from _of_baseline(state, state.pinned, state.fit.model_name)
 
 
 def _positions_differ(state: PredictorState) -> bool:

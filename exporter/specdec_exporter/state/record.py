@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
-from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.pinned import NOT_SEEN, Fit, PinnedBaseline
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.totals import LogTotals
@@ -79,6 +79,7 @@ class PredictorState:
 
     # Its baseline: the file, what fits of it, and what the last minutes give against it.
     pinned: PinnedBaseline | None = None
+    fit: Fit = NOT_SEEN
     seen: Snapshot | None = None  # the last one with an engine
     baseline: DecodingBaseline | None = None
     cost: Measured | None = None

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.pinned import Fit, PinnedBaseline
+from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
 from specdec_exporter.speculation.measured import Measured, Unknown
@@ -87,7 +88,7 @@ def status_of(
         verdict=said.shown.verdict(state.policy),
         verdict_since=said.shown_since + wall_clock_ahead,
         verdict_may_be_older=said.first,
-        baseline=_baseline(state.pinned) if state.pinned else None,
+        baseline=_baseline(state.pinned, state.fit) if state.pinned else None,
     )
 
 
@@ -134,7 +135,7 @@ def _log(state: PredictorState, problem: str | None) -> LogStatus | None:
     )
 
 
-def _baseline(pinned: PinnedBaseline) -> BaselineStatus:
+def _baseline(pinned: PinnedBaseline, fit: Fit) -> BaselineStatus:
     baseline = pinned.baseline
     return BaselineStatus(
         name=baseline.name,
@@ -144,9 +145,9 @@ def _baseline(pinned: PinnedBaseline) -> BaselineStatus:
         interrupted=baseline.interrupted,
         model_name=baseline.model_name,
         vllm_version=baseline.vllm_version,
-        served=pinned.fit.refusal is None,
-        refusal=pinned.fit.refusal,
-        remarks=pinned.remarks,
+        served=fit.refusal is None,
+        refusal=fit.refusal,
+        remarks=(*fit.differences, *remarks(baseline)),
         acceptance_ratio=pinned.acceptance_ratio,
         mean_acceptance_length=pinned.mean_acceptance_length,
         mean_latency_seconds={sli: histogram.mean for sli, histogram in baseline.histograms()},
