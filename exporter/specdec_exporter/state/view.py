@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals
+from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
@@ -43,21 +44,21 @@ class EngineView:
 
 def engines_of(state: PredictorState) -> list[EngineView]:
     """Return every engine in order; without snapshots if the last fetch failed."""
-    return [_engine(state, *key, track) for key, track in sorted(state.tracks.items())]
+    return [_engine(state, key, track) for key, track in sorted(state.tracks.items())]
 
 
-def _engine(state: PredictorState, model_name: str, engine: str, track: EngineTrack) -> EngineView:
-    window, lifetime = _window(state, [track], [engine]), _lifetime(state, [track])
+def _engine(state: PredictorState, key: EngineKey, track: EngineTrack) -> EngineView:
+    window, lifetime = window_of(state, key), lifetime_of(state, key)
     if window is None and state.engine_generation == "v0":
         window = lifetime
     return EngineView(
-        model_name=model_name,
-        engine=engine,
+        model_name=key[0],
+        engine=key[1],
         track=track,
         snapshot=track.snapshot if state.counted else None,
         window=window,
         lifetime=lifetime,
-        state=_state_name(state, [track], [engine]),
+        state=state_name(state, key),
         has_windows=_has_windows(state, track) and not state.running.deployment.adaptive_verification,
         kv_cache_tokens=_kv_cache_tokens(state, track.snapshot) if state.counted else None,
     )
@@ -88,14 +89,10 @@ def engines_left(state: PredictorState) -> tuple[str, ...]:
 # --- Figures ----------------------------------------------------------------------------------------------------------
 
 
-def window_of(state: PredictorState) -> Figures | None:
-    """Return the figures of the last window, summed over engines."""
-    return _window(state, state.tracks.values(), state.log_rings)
-
-
-def _window(state: PredictorState, tracks: Iterable[EngineTrack], log_engines: Iterable[str]) -> Figures | None:
-    countable = [track.ring for track in tracks if _has_windows(state, track)]
-    windows = _windows(state, countable or _log_rings(state, log_engines), state.window_seconds)
+def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures | None:
+    """Return the figures of the last window, summed over engines, or of ``only`` one."""
+    countable = [track.ring for track in _tracks(state, only) if _has_windows(state, track)]
+    windows = _windows(state, countable or _log_rings(state, only), state.window_seconds)
     if not windows:
         return None
     counts = _total(windows)
@@ -111,8 +108,13 @@ def _has_windows(state: PredictorState, track: EngineTrack) -> bool:
     return state.counted and state.engine_generation != "v0" and track.snapshot.draft_tokens is not None
 
 
-def _log_rings(state: PredictorState, engines: Iterable[str]) -> list[SampleRing]:
-    return [state.log_rings[engine] for engine in engines if engine in state.log_rings]
+def _tracks(state: PredictorState, only: EngineKey | None) -> list[EngineTrack]:
+    return list(state.tracks.values()) if only is None else [state.tracks[only]]
+
+
+def _log_rings(state: PredictorState, only: EngineKey | None) -> list[SampleRing]:
+    names = state.log_rings.keys() if only is None else {only[1]} & state.log_rings.keys()
+    return [state.log_rings[name] for name in names]
 
 
 def _windows(state: PredictorState, rings: Iterable[SampleRing], seconds: float) -> list[Window]:
@@ -124,12 +126,9 @@ def _total(windows: Iterable[Window]) -> Counts:
     return reduce(add, (window.counts for window in windows))
 
 
-def lifetime_of(state: PredictorState) -> Figures | None:
-    """Return the figures since the predictor started, summed over engines."""
-    return _lifetime(state, list(state.tracks.values()))
-
-
-def _lifetime(state: PredictorState, tracks: list[EngineTrack]) -> Figures | None:
+def lifetime_of(state: PredictorState, only: EngineKey | None = None) -> Figures | None:
+    """Return the figures since the predictor started, summed over engines, or of ``only`` one."""
+    tracks = _tracks(state, only)
     if not state.counted or not tracks:
         return None
     if state.engine_generation == "v0":
@@ -172,12 +171,9 @@ def break_even_of(state: PredictorState, cost: Measured | None = None) -> BreakE
 # --- State ------------------------------------------------------------------------------------------------------------
 
 
-def state_name(state: PredictorState) -> StateName:
-    """Return the state of the whole predictor."""
-    return _state_name(state, list(state.tracks.values()), state.log_rings)
-
-
-def _state_name(state: PredictorState, tracks: list[EngineTrack], log_engines: Iterable[str]) -> StateName:
+def state_name(state: PredictorState, only: EngineKey | None = None) -> StateName:
+    """Return the state of the whole predictor, or of ``only`` one engine."""
+    tracks = _tracks(state, only)
     if state.snapshot is None:
         return "unreachable"
     if not state.snapshot.stats_present or _contradicts(state.snapshot.dropped, tracks):
@@ -186,7 +182,7 @@ def _state_name(state: PredictorState, tracks: list[EngineTrack], log_engines: I
         return "speculation_off"
     stepped, drafted = _activity(state, tracks)
     if not drafted and state.engine_generation == "v0":  # its counters move once a log interval; the log tells more
-        logged = _windows(state, _log_rings(state, log_engines), state.policy.state_window_seconds)
+        logged = _windows(state, _log_rings(state, only), state.policy.state_window_seconds)
         drafted = any(window.counts.draft_tokens for window in logged)
     if drafted:
         return "drafting"
