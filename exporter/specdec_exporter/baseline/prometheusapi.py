@@ -39,12 +39,12 @@ class _Sample(msgspec.Struct):
     @property
     def usable(self) -> dict[float, float]:
         """The values that are finite numbers of at least 0, as all that is asked for is."""
-        found = {}
+        values = {}
         for time, text in (self.value, *self.values):
             with contextlib.suppress(ValueError):
                 if 0 <= float(text) < math.inf:
-                    found[time] = float(text)
-        return found
+                    values[time] = float(text)
+        return values
 
 
 class _Data(msgspec.Struct):

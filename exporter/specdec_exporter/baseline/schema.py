@@ -80,9 +80,8 @@ class _Histograms(_Part, frozen=True, kw_only=True):
     def histograms(self, bounds: Sequence[float], blocks: int) -> list[Histogram]:
         """Return a histogram with ``bounds`` for each block; it may be empty."""
         columns = dict(zip(_bounds(self.buckets), self.buckets.values(), strict=True))
-        _check_lengths(
-            {"sum": self.sum, **{f"buckets.{name}": counts for name, counts in self.buckets.items()}}, blocks
-        )
+        _check_lengths({"sum": self.sum}, blocks)
+        _check_lengths({f"buckets.{name}": counts for name, counts in self.buckets.items()}, blocks)
         for bound in columns:
             if bound not in bounds:
                 raise _wrong(f"buckets.{le(bound)}", "a bound of the whole recording", le(bound))
