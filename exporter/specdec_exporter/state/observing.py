@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import itemgetter
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,18 +23,28 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.totals import engine_label
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, without_drafts
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, SYNTHETIC
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.acceptance import Counts, acceptance_ratio
 from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.figures import logged_counts_of, timed_counts_of
 from specdec_exporter.speculation.measured import Unknown
+from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.state.loads import EngineLoads, LoadCounters
-from specdec_exporter.state.record import PredictorState
-from specdec_exporter.state.tracks import MOST_SAMPLES, WINDOW_RATIO_BOUNDS, EngineTrack, samples_each
+from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.traffic import TrafficWindow
 from specdec_exporter.state.view import logged_drafts_of, said_of, state_name, window_of
 from specdec_exporter.state.windows import SampleRing
+
+# Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
+_WINDOW_RATIO_BOUNDS: Final = tuple(round(0.05 * step, 2) for step in range(1, 21))
+# Samples that are kept of one engine's window. Where many engines share the memory, each keeps fewer.
+_MOST_SAMPLES, _FEWEST_SAMPLES, _SAMPLES_OF_ALL_ENGINES = 60, 12, 60 * 64
+
+
+def _samples_each(engines: int) -> int:
+    return max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_OF_ALL_ENGINES // max(engines, 1)))
+
 
 # --- The predictor's metrics ------------------------------------------------------------------------------------------
 
@@ -64,7 +75,7 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
     # The counters of a V0 engine sum lifetime totals, so they give no windows.
     if state.engine_generation != "v0" and not state.running.deployment.adaptive_verification:
         for track in state.tracks.values():
-            track.close_short_window(now, state.policy)
+            _close_short_window(track, now, state.policy)
     state.history.keep(now, window_of(state))
     _measure_cost(state)
     state.remembered = said_of(state)
@@ -116,19 +127,33 @@ def _take_engines(state: PredictorState, snapshot: Snapshot, now: float, *, rest
         if track is not None and not restarted:
             _take_growth(state, track.snapshot, engine, now)
         else:
-            ratios = HistogramCounter(WINDOW_RATIO_BOUNDS) if track is None else track.ratios
+            ratios = HistogramCounter(_WINDOW_RATIO_BOUNDS) if track is None else track.ratios
             loads = EngineLoads(state.policy.cost, state.window_seconds)
             track = EngineTrack(SampleRing(state.window_seconds), engine, loads, ratios)
         tracks[key] = track
-        samples = samples_each(len(engines))
+        samples = _samples_each(len(engines))
         track.ring.spacing = state.window_seconds / samples
-        track.loads.spread(MOST_SAMPLES / samples)
+        track.loads.spread(_MOST_SAMPLES / samples)
         track.snapshot = engine
         track.ring.add(now, timed_counts_of(engine), settled=now >= state.settled_at)
         _take_load(state, track)
     if engines:  # a snapshot without statistics says nothing about the engines: keep the earlier ones
         state.tracks = tracks
         _sample_traffic(state, now)
+
+
+def _close_short_window(track: EngineTrack, now: float, policy: Policy) -> None:
+    """Count the short window of an engine, if it has lasted long enough."""
+    if now - track.short_window_start < policy.short_window_seconds:
+        return
+    before, totals = track.short_window_totals, track.ring.last.totals
+    track.short_window_start, track.short_window_totals = now, totals
+    if before is None:
+        return
+    counts = totals - before
+    rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+    if rate is not None and (counts.drafts is None or counts.drafts >= policy.min_drafts):
+        track.ratios.observe(rate)
 
 
 def _take_growth(state: PredictorState, before: EngineSnapshot, engine: EngineSnapshot, now: float) -> None:
@@ -153,7 +178,7 @@ def _sample_traffic(state: PredictorState, now: float) -> None:
     seconds, earlier = state.policy.data.traffic_seconds, state.traffic
     state.traffic = {model: earlier.get(model) or TrafficWindow(seconds) for model in state.model_names}
     for traffic in state.traffic.values():
-        traffic.spacing = seconds / samples_each(len(state.traffic))
+        traffic.spacing = seconds / _samples_each(len(state.traffic))
         traffic.sample(now)
 
 
@@ -247,7 +272,7 @@ def observe_event(state: PredictorState, event: Event) -> None:
 
 def _sample_log(state: PredictorState, now: float) -> None:
     """Sample the log's totals with each fetch, not with each line, which keeps reading cheap."""
-    samples = samples_each(len(state.log.engines))
+    samples = _samples_each(len(state.log.engines))
     for label, totals in state.log.engines.items():
         ring = state.log_rings.get(label)
         if ring is None:

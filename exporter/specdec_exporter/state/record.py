@@ -9,22 +9,35 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 from specdec_exporter.baseline.pinned import NOT_SEEN, Fit, PinnedBaseline
+from specdec_exporter.histogram import HistogramCounter
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.totals import LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
 from specdec_exporter.state.drafts import DraftSources
 from specdec_exporter.state.history import History
 from specdec_exporter.state.lastword import Remembered
-from specdec_exporter.state.loads import LoadCounters
+from specdec_exporter.state.loads import EngineLoads, LoadCounters
 from specdec_exporter.state.running import Running
-from specdec_exporter.state.tracks import EngineTrack
 from specdec_exporter.state.traffic import TrafficWindow
 from specdec_exporter.state.windows import SampleRing
+
+
+@dataclass(slots=True)
+class EngineTrack:
+    """One engine, of one process. ``ratios`` counts its short windows by their acceptance rate, of all processes."""
+
+    ring: SampleRing
+    snapshot: EngineSnapshot  # its last answer
+    loads: EngineLoads
+    ratios: HistogramCounter
+    short_window_start: float = -math.inf  # monotonic
+    short_window_totals: Counts | None = None
 
 
 @dataclass(slots=True)

@@ -22,8 +22,7 @@ from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.weighing import weigh
 from specdec_exporter.state.drafts import Drafted, drafts_of_log
 from specdec_exporter.state.lastword import Remembered, remembered
-from specdec_exporter.state.record import PredictorState
-from specdec_exporter.state.tracks import EngineTrack
+from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.windows import SampleRing, Window, concurrency
 
 
