@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from generated import filled, table
-from specdec_exporter.serving.status import Status
+from specdec_exporter.state.status import Status
 
 API = Path("docs") / "api.md"
 

@@ -14,7 +14,7 @@ import msgspec
 
 from generated import filled, table
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import AssumedRow, load_policy

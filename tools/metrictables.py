@@ -16,7 +16,7 @@ from specdec_exporter.serving.families.exporter import EXPORTER, REASONS, SCRAPE
 from specdec_exporter.serving.families.family import ENGINE, MODEL, SERVICE, Family, Group, counter, filled_in, gauge
 from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR, STATES, VERDICT
-from specdec_exporter.serving.problems import PROBLEMS
+from specdec_exporter.state.problems import PROBLEMS
 
 METRICS = Path("docs") / "metrics.md"
 WINDOW = "`--window`"

@@ -16,7 +16,7 @@ import msgspec
 
 from demo.predictors import CODE_RESTARTS, exporter_config, predictors
 from demo.stack import exporter
-from specdec_exporter.serving.status import Status
+from specdec_exporter.state.status import Status
 
 DOCS = Path(__file__).parents[2] / "docs"
 _WANTED = {"chat": "healthy", "code": "harmful", "search": "slower"}

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from demo.processes import ProcessError, Server
-from specdec_exporter.serving.status import PredictorStatus, Status
+from specdec_exporter.state.status import PredictorStatus, Status
 
 _COLUMNS = ("time", "service", "state", "acceptance", "length", "tokens/step", "curve", "speed-up", "verdict")
 _WIDTHS = (10, 9, 13, 11, 7, 12, 16, 9, 0)

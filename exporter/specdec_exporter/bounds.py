@@ -13,9 +13,8 @@ DROPPED: Final = ("engines", "series", "positions", "histograms", "labels", "val
 DROPPED_OF_LOGS: Final = ("log_engines", "log_positions", "log_writers", "log_files", "untrusted_lines")
 
 # --- What a predictor answers -----------------------------------------------------------------------------------------
-BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, compressed or not, where 0.32.0 has 54,000; refused
+BODY_BYTES: Final = 16 * 1024 * 1024  # of /metrics, where 0.32.0 has 54,000; refused
 BODY_LINES: Final = 200_000  # of /metrics, where 300 engines of 0.32.0 have 114,000; refused
-GZIP_MEMBERS: Final = 1000  # of a compressed body; refused
 SMALL_BODY_BYTES: Final = 256 * 1024  # of a body that is read at once; larger ones wait: one at a time in the process
 LARGE_BODY_SECONDS: Final = 2.0  # for the rest of a larger body to arrive, as others wait; refused
 VERSION_BODY_BYTES: Final = 64 * 1024  # of /version; refused

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.compare_machine import Server, side_by_side
-from specdec_exporter.baseline.file import Baseline, write_baseline
+from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.baseline.writing import write_baseline
+from specdec_exporter.state.observing import observe_snapshot, pin
+from specdec_exporter.state.record import PredictorState
 from support.builders import Clock
 
 _SETTLED_SECONDS = 900.0  # of the window that is judged
@@ -28,14 +30,12 @@ def watched(
         pinned = PinnedBaseline(path)
     clock = Clock()
     state = PredictorState("bench", clock=clock.monotonic, wall_clock=clock.wall)
+    pin(state, pinned)
     began = clock.now
     for at, snapshot in side_by_side(engines, f"{seed} live", _SETTLED_SECONDS + seconds):
         if at % every:
             continue
         clock.now = began + at
-        if state.baseline is None:
-            pinned.observe(snapshot, plain.vllm_version)
-            state.observe_baseline(pinned.decoding)
-        state.observe_snapshot(snapshot)
+        observe_snapshot(state, snapshot)
         if at >= _SETTLED_SECONDS:
             yield state

@@ -31,10 +31,11 @@ from bench.compare_truth import (
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.several import compare_several
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.benefit import worth_of
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
 
 MINUTES = 10
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -164,7 +165,7 @@ def live_looks(plain: Baseline, engines: Sequence[Server], seed: str, *, every: 
 
 
 def _look(state: PredictorState) -> Look:
-    return Look(state.status().verdict.code, state.cost.speedup if state.cost else None)
+    return Look(status_of(state).verdict.code, state.cost.speedup if state.cost else None)
 
 
 def _record(

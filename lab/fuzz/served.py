@@ -23,7 +23,8 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_failure
+from specdec_exporter.state.record import PredictorState
 from support.builders import Clock
 
 SETTINGS = Settings(
@@ -46,10 +47,10 @@ def check(story: bytes) -> None:
             try:
                 predictor.observe(parse_exposition(part))
             except ExpositionError as error:
-                state.observe_failure(str(error))
+                observe_failure(state, str(error))
         else:
             for event in read([part], "plain")[0]:
-                state.observe_event(event)
+                observe_event(state, event)
         require_sound(runtime)
 
 

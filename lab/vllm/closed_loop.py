@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from specdec_exporter.baseline import live
-from specdec_exporter.baseline.file import Context, write_baseline
+from specdec_exporter.baseline.file import Context
+from specdec_exporter.baseline.writing import write_baseline
 from vllm.language import CYCLE_LENGTH, Prompt, excerpt
 from vllm.scenarios import Scenario
 from vllm.server import Installation, Server

@@ -12,8 +12,9 @@ from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
 from demo.simulator.scenario import ChangeLoad
 from demo.simulator.settings import SimulatorSettings
-from specdec_exporter.baseline.file import Baseline, Context, as_utc, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 

@@ -12,7 +12,6 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from unittest import mock
 
 from dashboards.recorded import write
 from demo.simulator.engine import Engine
@@ -24,7 +23,8 @@ from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_version
+from specdec_exporter.state.record import PredictorState
 from support.builders import Clock
 from support.loglines import parse_line
 
@@ -86,9 +86,9 @@ class Scraper:
         runtime.last_reload_success_timestamp = begin
         self._predictor = runtime.predictors[0]
         state = self._state
-        state._clock, state._born = self._clock.monotonic, 0.0
-        state._wall_clock = lambda: begin + self._clock.now
-        state.observe_version(replica.settings.vllm_version)
+        state.clock, state.born = self._clock.monotonic, 0.0
+        state.wall_clock = lambda: begin + self._clock.now
+        observe_version(state, replica.settings.vllm_version)
         self.samples: Samples = {}
         self._target = tuple(replica.target.items())
         self._series: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
@@ -104,15 +104,14 @@ class Scraper:
         now = self._begin + int(self._clock.now)
         self._read_log(now)
         if self._engine.conditions.metrics_broken or not self._engine.serving:
-            self._state.observe_failure("no metrics")
+            observe_failure(self._state, "no metrics")
             self._predictor.fetcher.failures["http_status" if self._engine.serving else "connect"] += 1
         else:
             content_type = self._engine.release.content_type
             self._predictor.observe(parse_exposition(render_metrics(self._engine), content_type))
         self._predictor.metrics_health.success = self._state.up
         self._predictor.metrics_health.duration_seconds = 0.004 + 0.001 * math.sin(now / 600)
-        with mock.patch("time.time", return_value=float(now)):  # of which the age of a baseline is told
-            families = list(self._collector.collect())
+        families = list(self._collector.collect())
         for family in families:
             for sample in family.samples:
                 self._add(sample.name, tuple(sample.labels.items()), now, sample.value)
@@ -134,10 +133,10 @@ class Scraper:
             assert not isinstance(event, Malformed), line
             if event is not None:
                 reader.matched_lines += 1
-                self._state.observe_event(event)
+                observe_event(self._state, event)
         for code, at in self._replica.warnings.items():
             if now - SCRAPE_SECONDS < self._begin + at <= now:
-                self._state.observe_event(PredictorWarning(warning=code))
+                observe_event(self._state, PredictorWarning(warning=code))
 
     def _add(self, name: str, own: Labels, at: int, value: float) -> None:
         """Note a sample. Empty labels are none, as in Prometheus."""

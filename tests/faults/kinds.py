@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from faults.processes import Engine, Process
-from faults.wire import CUTS, IN_GZIP, REFUSED, SLOW, Fault, wrong
+from faults.wire import CUTS, REFUSED, SLOW, Fault, wrong
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +67,6 @@ def one_process() -> Iterator[Kind]:
         then = Kind(f"an old answer now and then{what}", "A" * 24, who, age=lambda n: 120.0 * (n % 5 == 4), **alike)
         yield then
         yield dataclasses.replace(then, name=f"two caches in turn{what}", age=lambda n: (5.0, 65.0)[n % 2])
-    yield Kind("gzip of several members", "A" * 9, alone, faults=dict.fromkeys(range(9), IN_GZIP), exact=True)
     broken = {2 * n + 1: fault for n, fault in enumerate(REFUSED)}
     yield Kind("every broken answer", "A" * 30, alone, faults=broken, exact=True)
     yield Kind("slow answers", "A" * 6, alone, faults={2: SLOW[0], 4: SLOW[1]}, timeout_seconds=0.3, exact=True)

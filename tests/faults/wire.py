@@ -41,13 +41,6 @@ def http(body: bytes, *more: str, status: str = "200 OK", length: bool = True) -
     return "\r\n".join(lines).encode() + body
 
 
-def packed(body: bytes, *, members: bool = False, kept: float = 1.0, damaged: bool = False) -> bytes:
-    """An answer in gzip."""
-    found = bytearray(gzip.compress(body[:1000]) + gzip.compress(body[1000:]) if members else gzip.compress(body))
-    found[len(found) // 2] ^= 0xFF * damaged
-    return http(bytes(found[: int(len(found) * kept)]), "Content-Encoding: gzip", length=kept == 1)
-
-
 def cut(name: str, before: str, more: int = 0, **told: bool) -> Fault:
     """The body ends where ``before`` begins, or ``more`` bytes later, and nothing tells its length."""
     return Fault(name, lambda body: http(body[: body.index(before.encode()) + more], length=False), **told)  # type: ignore[arg-type]
@@ -71,7 +64,6 @@ def letters_for_digits(body: bytes) -> bytes:
 
 
 SOUND = Fault("sound", http, up=True)
-IN_GZIP = Fault("gzip of several members", lambda body: packed(body, members=True), up=True)
 NO_ANSWER = Fault("connection reset at once", lambda _: b"", "reset")
 SLOW = (Fault("no answer in time", lambda _: b"", "wait"), Fault("byte by byte", http, "drip"))
 REFUSED = (
@@ -82,8 +74,7 @@ REFUSED = (
     Fault("reset in the body", lambda body: http(body)[: -len(body) // 2], "reset"),
     cut("cut in mid-line", "vllm:spec_decode_num_accepted_tokens_total{", 40),
     Fault("cut before the last newline", lambda body: http(body[:-1], length=False)),
-    Fault("cut in mid-gzip", lambda body: packed(body, kept=0.5)),
-    Fault("damaged gzip", lambda body: packed(body, damaged=True)),
+    Fault("compressed, unasked", lambda body: http(gzip.compress(body), "Content-Encoding: gzip")),
     Fault("status 503 with a good body", lambda body: http(body, status="503 Service Unavailable")),
     Fault("redirect", lambda _: http(b"", "Location: http://127.0.0.1:9/metrics", status="302 Found")),
     Fault("an empty 200", lambda _: http(b"")),

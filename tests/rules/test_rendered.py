@@ -17,7 +17,7 @@ import rjsonnet
 
 from rules.conftest import RENDERED
 from rules.scenario import evaluated
-from specdec_exporter.serving.problems import PROBLEMS
+from specdec_exporter.state.problems import PROBLEMS
 from support import yamltext
 from support.backfill import records
 from support.fieldtools import run

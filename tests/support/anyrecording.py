@@ -88,7 +88,6 @@ def recordings(draw: st.DrawFn) -> Baseline:
             **counted,
         ),
         intervals=draw(intervals()),
-        old=draw(st.booleans()),
         requests_finished=draw(counts),
         interrupted=draw(st.booleans()),
     )

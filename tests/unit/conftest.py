@@ -14,7 +14,7 @@ import pytest
 
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.metrics.fetch import open_session
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.record import PredictorState
 from support.builders import Clock
 from support.logfiles import Log, Reader
 

@@ -11,19 +11,22 @@ import pytest
 from prometheus_client.samples import Sample
 
 from specdec_exporter.commands.analyze import analyze
-from specdec_exporter.commands.livecheck import check
+from specdec_exporter.commands.check import check
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.serving.collector import SpecdecCollector
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures, figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.state.observing import observe_event, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.view import engines_of
 from support import running
 from support.builders import Clock, arguments, engine, known, snapshot, started
 from support.loglines import ARGUMENTS_HEADER, HEADER
@@ -152,12 +155,12 @@ async def observed(method: str, k: int, *, adaptive: object = True) -> tuple[Pre
         state = runtime.predictors[0].state = PredictorState(
             "svc", reader=runtime.predictors[0].state.reader, clock=clock.monotonic, wall_clock=clock.wall
         )
-        state.observe_event(arguments(method=method, num_speculative_tokens=k, enable_adaptive_verification=adaptive))
-        state.observe_event(EngineConfig(method=method, num_speculative_tokens=k, speculative=True))
+        observe_event(state, arguments(method=method, num_speculative_tokens=k, enable_adaptive_verification=adaptive))
+        observe_event(state, EngineConfig(method=method, num_speculative_tokens=k, speculative=True))
         for minute in range(4):
             clock.advance(60)
             drafted = 5000.0 * minute
-            state.observe_snapshot(snapshot(engine(drafted, drafts(k, drafted), k=k, requests=50.0 * minute)))
+            observe_snapshot(state, snapshot(engine(drafted, drafts(k, drafted), k=k, requests=50.0 * minute)))
         served = {family.name: list(family.samples) for family in SpecdecCollector(runtime).collect()}
     return state, served
 
@@ -165,10 +168,10 @@ async def observed(method: str, k: int, *, adaptive: object = True) -> tuple[Pre
 @pytest.mark.parametrize(("method", "k"), METHODS)
 async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k: int) -> None:
     state, served = await observed(method, k)
-    status = state.status()
+    status = status_of(state)
     assert (status.adaptive_verification, status.verdict.code) == (True, "watch")
     assert PARTLY_VERIFIED in status.verdict.reasons
-    assert [known(view.window).acceptance_ratio for view in state.engines()] == [None]
+    assert [known(view.window).acceptance_ratio for view in engines_of(state)] == [None]
     assert {point.acceptance_ratio for point in status.history} == {None}
     (info,) = served["specdec_predictor_info"]
     assert info.labels["verification"] == "adaptive"
@@ -186,7 +189,7 @@ async def test_what_is_served_makes_nothing_of_unverified_tokens(method: str, k:
 @pytest.mark.parametrize(("method", "k"), METHODS)
 async def test_without_the_key_all_is_as_before(method: str, k: int) -> None:
     state, served = await observed(method, k, adaptive=False)
-    status = state.status()
+    status = status_of(state)
     assert (status.adaptive_verification, status.verdict.code) == (False, "watch")
     assert known(status.window).acceptance_ratio == pytest.approx(0.72 / k)
     (info,) = served["specdec_predictor_info"]
@@ -199,12 +202,12 @@ def test_a_new_start_without_the_key_is_judged_by_acceptance_again() -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
     for key, more, what in ((True, 5000.0, "at most 1.36 pay off"), (False, 4000.0, "about 1.36 pay off")):
-        state.observe_event(arguments(method="eagle3", enable_adaptive_verification=key))
-        state.observe_event(EngineConfig(method="eagle3", num_speculative_tokens=3, speculative=True))
+        observe_event(state, arguments(method="eagle3", enable_adaptive_verification=key))
+        observe_event(state, EngineConfig(method="eagle3", num_speculative_tokens=3, speculative=True))
         for drafted in (0.0, more / 2, more):
             clock.advance(60)
-            state.observe_snapshot(snapshot(engine(drafted, drafts(3, drafted), requests=drafted / 100)))
-        assert what in state.status().verdict.headline
+            observe_snapshot(state, snapshot(engine(drafted, drafts(3, drafted), requests=drafted / 100)))
+        assert what in status_of(state).verdict.headline
 
 
 # --- a log, and a look ---

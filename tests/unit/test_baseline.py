@@ -15,16 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from specdec_exporter.baseline.file import (
-    Baseline,
-    Block,
-    Context,
-    to_document,
-    to_yaml,
-    write_baseline,
-)
+from specdec_exporter.baseline.file import Baseline, Block, Context
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.remarks import remarks
+from specdec_exporter.baseline.writing import to_document, to_yaml, write_baseline
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
@@ -137,41 +131,11 @@ def test_a_key_that_may_be_missing_reads_as_null() -> None:
     assert (read.method, read.context.hardware, read.interrupted) == (None, None, False)
 
 
-OLD_LOADS = """by_load:
-  16:
-    intervals: 1
-    seconds: [30]
-    steps: [700]
-    step_seconds: [300]
-    accepted_per_position: []
-  4:
-    intervals: 9
-    seconds: [20, 25]
-    steps: [60, 50]
-    step_seconds: [66, 55.5]
-    drafts: [60, 40]
-    accepted_per_position: [90, 60, 30]
-blocks:
-  seconds: [900, 900.25]
-  mean_prompt_tokens: [8, null]
-  mean_context_tokens: [38, 30.5]
-"""
-
-
-def test_a_file_of_version_0_1_is_read_as_far_as_it_goes_and_says_so() -> None:
-    read = parse_baseline(f"{TEXT[: TEXT.index(chr(10) + 'intervals:')]}\n{OLD_LOADS}".encode())
-    assert read.old
-    assert [(load.concurrency, load.steps) for load in read.intervals] == [(3.3, 60.0), (2.22, 50.0), (10.0, 700.0)]
-    assert [block.seconds for block in read.blocks] == [900.0, 900.25]
-    assert any(remark.startswith("written by version 0.1") for remark in remarks(read))
-    assert not parse_baseline(TEXT.encode()).old
-
-
 def test_a_file_without_intervals_blocks_and_lengths_is_read() -> None:
     old = TEXT[: TEXT.index("\nlengths:")].replace("  step_seconds: 4.4\n", "")
     read = parse_baseline(old.encode())
     assert (read.blocks, read.prompt_length, read.generation_length) == ((), None, None)
-    assert (read.intervals, read.old, read.counts.step_seconds, read.counts.steps) == ((), True, None, 110.0)
+    assert (read.intervals, read.counts.step_seconds, read.counts.steps) == ((), None, 110.0)
 
 
 def test_a_file_without_cached_prompt_tokens_and_ends_is_read() -> None:

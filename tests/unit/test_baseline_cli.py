@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from specdec_exporter.baseline.file import Baseline, Block, Context, to_document, to_yaml
+from specdec_exporter.baseline.file import Baseline, Block, Context
+from specdec_exporter.baseline.writing import to_document, to_yaml
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram

@@ -12,13 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.pinned import PinnedBaseline, fit
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
+from specdec_exporter.state.observing import observe_snapshot, pin
+from specdec_exporter.state.record import PredictorState
 from support.builders import CAPTURES, engine, exposed, latency, snapshot
 
 DUMP = CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt"
@@ -73,18 +76,19 @@ def test_a_baseline_that_names_no_model_is_of_the_only_one_there_is() -> None:
 def test_the_verdict_gets_the_mean_only_while_the_baseline_fits(tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     write_baseline(str(path), WITHOUT_SPECULATION)
-    pinned = PinnedBaseline(str(path))
-    unknown = pinned.decoding
-    pinned.observe(snapshot(engine()), None)
-    fits = pinned.decoding
-    pinned.observe(snapshot(engine(model="large")), None)
-    assert (unknown, fits, pinned.decoding) == (
+    state = PredictorState("svc")
+    pin(state, PinnedBaseline(str(path)))
+    decoding = [state.baseline]
+    for answer in (snapshot(engine()), snapshot(engine(model="large"))):
+        observe_snapshot(state, answer)
+        decoding.append(state.baseline)
+    assert decoding == [
         None,
         DecodingBaseline(0.04, 100.0, speculative=False, model_name="tiny", times=latency(100), seconds=1800.0),
         None,
-    )
-    pinned.observe(snapshot(), None)  # a predictor that shows no engine says nothing new
-    assert pinned.fit.refusal == "it is of model 'tiny', the predictor serves large"
+    ]
+    observe_snapshot(state, snapshot())  # a predictor that shows no engine says nothing new
+    assert state.fit.refusal == "it is of model 'tiny', the predictor serves large"
 
 
 async def test_a_baseline_of_drafts_that_were_verified_in_part_has_no_acceptance_rate(tmp_path: Path) -> None:
@@ -96,8 +100,6 @@ async def test_a_baseline_of_drafts_that_were_verified_in_part_has_no_acceptance
     text = await render(path)
     assert "specdec_baseline_acceptance_ratio{" not in text
     assert 'specdec_baseline_mean_acceptance_length{inference_service="svc",model_name="tiny"} 2.8' in text
-    pinned = PinnedBaseline(str(path))
-    pinned.observe(parse_exposition(DUMP.read_bytes()), None)
-    decoding = pinned.decoding
+    decoding = PinnedBaseline(str(path)).decoding("tiny")
     assert decoding is not None
     assert (decoding.speculative, decoding.step_times, decoding.mean_prompt_tokens) == (True, None, 812.5)

@@ -23,7 +23,8 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_snapshot
+from specdec_exporter.state.record import PredictorState
 from specdec_exporter.web.server import _Taken
 from support.builders import Clock, engine, numbers, snapshot, started
 
@@ -98,7 +99,7 @@ def line(number: int) -> SpecDecoding:
 def test_no_draft_of_a_log_is_lost_however_many_engines_it_names() -> None:
     state = PredictorState("svc")
     for number in [*range(2000), 3]:
-        state.observe_event(line(number))
+        observe_event(state, line(number))
     totals = state.log.engines
     assert len(totals) == bounds.LOG_ENGINES + 1
     assert sum(each.draft_tokens for each in totals.values()) == 2001 * 3
@@ -108,7 +109,8 @@ def test_no_draft_of_a_log_is_lost_however_many_engines_it_names() -> None:
 
 def test_a_line_of_many_positions_keeps_its_tokens() -> None:
     state = PredictorState("svc")
-    state.observe_event(
+    observe_event(
+        state,
         SpecDecoding(
             accepted_tokens=100,
             draft_tokens=100,
@@ -116,7 +118,7 @@ def test_a_line_of_many_positions_keeps_its_tokens() -> None:
             bonus_included=True,
             per_position=(1.0,) * 100,
             num_speculative_tokens=100,
-        )
+        ),
     )
     (totals,) = state.log.engines.values()
     assert (totals.accepted_tokens, len(totals.accepted_per_position)) == (100, 64)
@@ -131,7 +133,7 @@ async def serving(*states: list[Snapshot]) -> AsyncIterator[ExporterRuntime]:
     clock = Clock()
     async with started(*(PredictorSettings(name=f"svc{n}") for n in range(len(states)))) as runtime:
         for predictor, snapshots in zip(runtime.predictors, states, strict=True):
-            predictor.state._clock, predictor.state._wall_clock = clock.monotonic, clock.wall
+            predictor.state.clock, predictor.state.wall_clock = clock.monotonic, clock.wall
             for each in snapshots:
                 predictor.observe(each)
                 clock.advance(15)
@@ -189,7 +191,7 @@ async def test_rendering_in_another_thread_shows_the_moment_when_it_was_asked() 
         (state,) = (each.state for each in runtime.predictors)
         before = generate_latest(SpecdecCollector(runtime))
         taken = _Taken(SpecdecCollector(runtime).collect())
-        state.observe_snapshot(snapshot(engine(20, name="new")))
+        observe_snapshot(state, snapshot(engine(20, name="new")))
         after = await asyncio.to_thread(generate_latest, taken)
     about_itself = re.compile(rb"^(?:# \w+ )?(?:process|python)_.*\n", re.MULTILINE)
     assert about_itself.sub(b"", after) == about_itself.sub(b"", before)

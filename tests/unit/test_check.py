@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from specdec_exporter.baseline.file import write_baseline
-from specdec_exporter.commands import livecheck
-from specdec_exporter.commands.livecheck import check
+from specdec_exporter.baseline.writing import write_baseline
+from specdec_exporter.commands.check import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
+from specdec_exporter.inspection import livecheck
 from specdec_exporter.serving import serve as exporter_process
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.state.record import PredictorState
 from support import running
 from support.builders import CAPTURES, started
 from support.recordings import recording
@@ -296,7 +296,7 @@ async def test_a_log_that_an_exporter_cannot_read_is_a_warning(
 async def test_several_processes_behind_a_url_are_a_warning(
     predictor: Predictor, serve: Serve, run: Check, monkeypatch: pytest.MonkeyPatch, by_exporter: bool
 ) -> None:
-    monkeypatch.setattr(PredictorState, "processes", 3)
+    monkeypatch.setattr(PredictorState, "process_count", 3)
     predictor.bodies = [body(K3, "metrics-1-p90.txt")]
     result = await run(await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url)
     assert result.code == 2

@@ -21,7 +21,9 @@ from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.families.family import help_text
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.speculation import evidence
+from specdec_exporter.state import lastword, view
+from specdec_exporter.state.observing import observe_event, observe_snapshot
 from support.builders import CAPTURES, config, engine, exposed, snapshot, window
 
 # Families whose values are of this machine or this moment.
@@ -36,9 +38,9 @@ async def render(*dumps: Path, log: bool = False) -> str:
     def prepare(predictor: PredictorRuntime) -> None:
         if log:
             for event in (config(), PredictorWarning(warning="stats_logging_disabled"), LINE, LINE):
-                predictor.state.observe_event(event)
+                observe_event(predictor.state, event)
         for dump in dumps:
-            predictor.state.observe_snapshot(parse_exposition(dump.read_bytes()))
+            observe_snapshot(predictor.state, parse_exposition(dump.read_bytes()))
 
     settings = PredictorSettings(name="svc", log_paths=("vllm.log",) if log else ())
     return "".join(line for line in await exposed(settings, prepare) if not VOLATILE.match(line))
@@ -66,14 +68,28 @@ async def test_the_window_of_all_engines_is_summed_as_often_for_many_models_as_f
 
     async def times(models: int) -> int:
         def prepare(predictor: PredictorRuntime) -> None:
-            predictor.state.observe_snapshot(snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
+            observe_snapshot(predictor.state, snapshot(*(engine(9, model=f"m{number}") for number in range(models))))
             counted.reset_mock()
 
-        with patch.object(PredictorState, "window", autospec=True, side_effect=PredictorState.window) as counted:
+        with patch.object(view, "window_of", side_effect=view.window_of) as counted:
             await exposed(PredictorSettings(name="svc"), prepare)
-            return counted.call_count
+            return sum(len(call.args) == 1 for call in counted.call_args_list)  # the others are of one engine
 
     assert await times(40) == await times(1) > 0
+
+
+async def test_a_scrape_needs_neither_sentences_nor_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(*_: object) -> None:
+        raise AssertionError
+
+    def prepare(predictor: PredictorRuntime) -> None:
+        for steps in (1000, 2000):
+            predictor.observe(snapshot(engine(steps, (0.8 * steps, 0.7 * steps, 0.6 * steps), requests=steps / 10)))
+
+    monkeypatch.setattr(lastword, "tell", tell)
+    monkeypatch.setattr(evidence, "pitfalls_of", tell)
+    lines = await exposed(PredictorSettings(name="svc"), prepare)
+    assert any(line.startswith("specdec_verdict{") for line in lines)
 
 
 async def test_what_the_python_client_serves_is_in_the_table_too() -> None:

@@ -148,7 +148,6 @@ def context(**changes: str | None) -> dict[str, Any]:
         (context(command=None), "context_missing"),
         ({"vllm_version": "0.33.0"}, "settings_differ"),
         ({"interrupted": True}, "interrupted"),
-        ({"old": True}, "old_recording"),
         ({"blocks": ()}, "short_recording"),
         ({"blocks": FASTER.blocks[:6]}, "short_recording"),
         ({"counts": replace(FASTER.counts, prompt_tokens=1000 * 900.0)}, "prompts_differ"),

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
-from specdec_exporter.baseline.file import Baseline, Context, write_baseline
+from specdec_exporter.baseline.file import Baseline, Context
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision
@@ -34,7 +35,7 @@ from specdec_exporter.comparison.traffic import Sli
 from specdec_exporter.errors import BaselineError, ComparisonError, ConfigError
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.tail import Shift
+from specdec_exporter.speculation.tailshift import Shift
 from specdec_exporter.terminal.comparison import report
 from specdec_exporter.terminal.sections import as_json, as_markdown, print_report
 from support.anyrecording import recordings

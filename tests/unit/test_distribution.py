@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from specdec_exporter.comparison.latency import mean_of
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.speculation import tail
+from specdec_exporter.speculation import tailshift
 from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.tail import Sample, Shift
+from specdec_exporter.speculation.tailshift import Sample, Shift
 from support.builders import known
 from support.recordings import INF, histogram, lognormal
 
@@ -27,7 +27,7 @@ some_bounds = st.sets(st.floats(1e-3, 90.0), max_size=12).map(lambda bounds: (*s
 
 
 def tail_shift(now: Histogram, then: Histogram) -> Shift | None:
-    return tail.tail_shift(Sample(now), Sample(then), POLICY)
+    return tailshift.tail_shift(Sample(now), Sample(then), POLICY)
 
 
 def test_an_empty_histogram_says_nothing() -> None:
@@ -113,8 +113,8 @@ def test_slow_requests_of_one_burst_need_not_be_a_worse_tail() -> None:
         return Sample(histogram([0.02] * (100 * len(slow) - sum(slow)) + [0.2] * sum(slow)), tuple(blocks))
 
     none, steady, burst = in_blocks(*[0] * 8), in_blocks(*[3] * 8), in_blocks(24, *[0] * 7)
-    assert known(tail.tail_shift(steady, none, POLICY)).shifted
-    assert not known(tail.tail_shift(burst, none, POLICY)).shifted
+    assert known(tailshift.tail_shift(steady, none, POLICY)).shifted
+    assert not known(tailshift.tail_shift(burst, none, POLICY)).shifted
 
 
 @given(latencies, latencies, some_bounds, some_bounds)

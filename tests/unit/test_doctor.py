@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from specdec_exporter.commands.cli import cli
-from specdec_exporter.commands.diagnosing import Given, doctor
+from specdec_exporter.commands.doctor import doctor
 from specdec_exporter.doctor.diagnosis import together
+from specdec_exporter.doctor.reports import Given
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.facts.deployment import Deployment

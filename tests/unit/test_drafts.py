@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.view import drafts_of
 from support.builders import Clock, config, engine, snapshot, window
 
 KEY = ("tiny", "0")
@@ -41,78 +43,78 @@ def four(counts: Counts) -> Counts:
 
 
 def served(state: PredictorState) -> dict[tuple[str, str], Counts]:
-    return {key: four(counts) for key, counts in state.drafts().items()}
+    return {key: four(counts) for key, counts in drafts_of(state).items()}
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.8.4", "v0"])
 def test_where_the_metrics_count_no_drafts_all_counts_are_those_of_the_log(state: PredictorState, version: str) -> None:
-    state.observe_snapshot(old(version))
+    observe_snapshot(state, old(version))
     assert served(state) == {}
-    state.observe_event(LINE)
+    observe_event(state, LINE)
     assert served(state) == {KEY: OF_LINE}
-    state.observe_failure("timeout")  # the log can be read all the same
+    observe_failure(state, "timeout")  # the log can be read all the same
     assert served(state) == {KEY: OF_LINE}
 
 
 def test_without_a_log_the_metrics_are_served_as_they_are(clock: Clock) -> None:
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_snapshot(old("v0"))
+    observe_snapshot(state, old("v0"))
     assert served(state) == {KEY: Counts(draft_tokens=90_000.0, accepted_tokens=40_000.0)}
 
 
 def test_metrics_that_count_drafts_are_served_whatever_the_log_says(state: PredictorState) -> None:
-    state.observe_snapshot(snapshot(engine(10, (8.0, 6.0, 4.0))))
-    state.observe_event(LINE)
-    state.observe_event(msgspec.structs.replace(LINE, engine="001"))  # an engine that the metrics do not name
+    observe_snapshot(state, snapshot(engine(10, (8.0, 6.0, 4.0))))
+    observe_event(state, LINE)
+    observe_event(state, msgspec.structs.replace(LINE, engine="001"))  # an engine that the metrics do not name
     counted = {KEY: Counts(drafts=10, draft_tokens=30, accepted_tokens=18, accepted_per_position=(8, 6, 4))}
     assert served(state) == counted
-    state.observe_failure("timeout")
+    observe_failure(state, "timeout")
     assert served(state) == {}
     without = msgspec.structs.replace(engine(10, (8.0, 6.0, 4.0)), drafts=None)
-    state.observe_snapshot(snapshot(without))
+    observe_snapshot(state, snapshot(without))
     assert served(state)[KEY].drafts is None
-    state.observe_snapshot(snapshot(engine(10, (8.0, 6.0, 4.0))))
+    observe_snapshot(state, snapshot(engine(10, (8.0, 6.0, 4.0))))
     assert served(state) == counted
 
 
 def test_each_engine_has_a_source_of_its_own(state: PredictorState) -> None:
     other = msgspec.structs.replace(engine(name="1"), drafts=None, draft_tokens=None, accepted_tokens=None)
-    state.observe_snapshot(snapshot(engine(10, (8.0, 6.0, 4.0)), other))
+    observe_snapshot(state, snapshot(engine(10, (8.0, 6.0, 4.0)), other))
     for name in ("000", "001"):
-        state.observe_event(msgspec.structs.replace(LINE, engine=name))
+        observe_event(state, msgspec.structs.replace(LINE, engine=name))
     assert {key: counts.drafts for key, counts in served(state).items()} == {KEY: 10, ("tiny", "1"): 5}
 
 
 def test_a_log_alone_is_served_once_a_fetch_has_failed(state: PredictorState) -> None:
-    state.observe_event(config())
-    state.observe_event(LINE)
+    observe_event(state, config())
+    observe_event(state, LINE)
     assert served(state) == {}
-    state.observe_failure("cannot connect", lost=True)
+    observe_failure(state, "cannot connect", lost=True)
     assert served(state) == {KEY: OF_LINE}
 
 
 def test_a_server_that_is_known_to_speculate_has_zeros_until_the_first_line(state: PredictorState) -> None:
-    state.observe_snapshot(old("0.8.4"))
-    state.observe_event(config())
+    observe_snapshot(state, old("0.8.4"))
+    observe_event(state, config())
     assert served(state) == {KEY: Counts(drafts=0, draft_tokens=0, accepted_tokens=0)}
-    state.observe_event(config(speculative=False))
+    observe_event(state, config(speculative=False))
     assert served(state) == {}
 
 
 def test_lines_that_do_not_tell_drafts_give_none(state: PredictorState) -> None:
     """As those of 0.8.3 and 0.8.4."""
-    state.observe_snapshot(old("0.8.4"))
-    state.observe_event(SpecDecoding(accepted_tokens=9, draft_tokens=15, acceptance_ratio=0.6))
+    observe_snapshot(state, old("0.8.4"))
+    observe_event(state, SpecDecoding(accepted_tokens=9, draft_tokens=15, acceptance_ratio=0.6))
     assert served(state) == {KEY: Counts(draft_tokens=15, accepted_tokens=9)}
 
 
 def test_of_several_models_of_an_engine_one_has_its_lines(state: PredictorState) -> None:
-    state.observe_snapshot(Snapshot(engines=(), engine_generation="v1", stats_present=True))
+    observe_snapshot(state, Snapshot(engines=(), engine_generation="v1", stats_present=True))
     names = [msgspec.structs.replace(old("0.8.4").engines[0], model_name=name) for name in ("adapter", "tiny")]
-    state.observe_snapshot(snapshot(*names))
-    state.observe_event(LINE)
+    observe_snapshot(state, snapshot(*names))
+    observe_event(state, LINE)
     assert list(served(state)) == [("adapter", "0")]
-    state.observe_event(config())  # names the served model
+    observe_event(state, config())  # names the served model
     assert list(served(state)) == [KEY]
 
 
@@ -122,15 +124,15 @@ def increase(samples: Sequence[float]) -> float:
 
 
 def test_metrics_that_come_late_go_on_where_the_log_was_until_a_restart(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(config(historical=True))
-    state.observe_failure("timeout")
-    state.observe_event(LINE)
+    observe_event(state, config(historical=True))
+    observe_failure(state, "timeout")
+    observe_event(state, LINE)
     for steps, expected in ((1000, 5), (1010, 15)):
-        state.observe_snapshot(started(900.0, steps))
+        observe_snapshot(state, started(900.0, steps))
         assert served(state)[KEY].drafts == expected
         clock.advance(15)
-    state.observe_failure("cannot connect", lost=True)
-    state.observe_snapshot(started(clock.wall() - 5, 3))
+    observe_failure(state, "cannot connect", lost=True)
+    observe_snapshot(state, started(clock.wall() - 5, 3))
     assert served(state)[KEY].drafts == 3
 
 
@@ -149,7 +151,7 @@ def test_no_draft_counts_twice_whatever_fails_and_whoever_counts(steps: list[str
     """``before``: drafts before the exporter started."""
     clock = Clock()
     state = PredictorState("svc", reader=ReaderCounters(), clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_event(config(historical=True))
+    observe_event(state, config(historical=True))
     started, total, since_line, drafted = clock.wall() - 500, before, 0, 0
     samples: list[float] = []
     by_metrics = True
@@ -163,17 +165,17 @@ def test_no_draft_counts_twice_whatever_fails_and_whoever_counts(steps: list[str
         clock.advance(10)
         total, since_line, drafted = total + 7, since_line + 7, drafted + 7
         if step == "line":
-            state.observe_event(window((since_line,) + (0,) * (k - 1), since_line, engine="000"))
+            observe_event(state, window((since_line,) + (0,) * (k - 1), since_line, engine="000"))
             since_line = 0
             continue
         if step == "restart":
             clock.advance(10)
             started, total, since_line = clock.wall() - 5, 0, 0
-            state.observe_failure("refused", lost=True)
+            observe_failure(state, "refused", lost=True)
         elif step == "fail":
-            state.observe_failure("timeout")
+            observe_failure(state, "timeout")
         else:
-            state.observe_snapshot(answer(total if step == "read" else None))
+            observe_snapshot(state, answer(total if step == "read" else None))
         by_metrics &= step == "read"
         if (counts := served(state).get(KEY)) is not None and counts.drafts is not None:
             samples.append(counts.drafts)

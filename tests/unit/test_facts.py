@@ -18,7 +18,9 @@ from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
 from specdec_exporter.predictor.versions import parse_release
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_snapshot, observe_version
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
 from support.builders import FIXTURES, Clock, engine, snapshot
 
 FACTS = known_facts()
@@ -135,14 +137,14 @@ NGRAM = EngineConfig(speculative=True, vllm_version="0.20.2", engine_generation=
 def test_the_status_of_a_predictor_has_its_pitfalls() -> None:
     clock = Clock()
     state = PredictorState("chat", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_snapshot(snapshot(engine()))
-    assert state.status().pitfalls == ()
-    state.observe_event(NGRAM)
-    (found,) = state.status().pitfalls
+    observe_snapshot(state, snapshot(engine()))
+    assert status_of(state).pitfalls == ()
+    observe_event(state, NGRAM)
+    (found,) = status_of(state).pitfalls
     assert {found.code} == WITHOUT_ASYNC
     assert (found.releases, found.costly) == ("0.14.0 to 0.32.0", True)
-    state.observe_version("0.33.0")
-    assert state.status().pitfalls == ()
+    observe_version(state, "0.33.0")
+    assert status_of(state).pitfalls == ()
 
 
 def analyzed(*events: EngineConfig | EngineStats | SpecDecoding) -> set[str]:

@@ -19,7 +19,9 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event, ServerReady, StartFailure
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.versions import parse_release
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
 from support.builders import FIXTURES
 from support.running import printed
 from support.userstext import PLACES
@@ -239,16 +241,16 @@ def test_no_value_of_an_argument_is_kept() -> None:
 
 
 def failed(state: PredictorState) -> str | None:
-    status = state.status()
+    status = status_of(state)
     return status.failed_start.code if status.failed_start else None
 
 
 def test_a_running_exporter_shows_the_last_failed_start() -> None:
     state = PredictorState("svc", reader=ReaderCounters())
     for event in read(lines(ARGUMENTS, CAUSE, ARGUMENTS, CAUSE)):
-        state.observe_event(event)
+        observe_event(state, event)
     assert failed(state) == "vocabulary_mismatch"
-    state.observe_event(ServerReady())
+    observe_event(state, ServerReady())
     assert failed(state) is None
 
 

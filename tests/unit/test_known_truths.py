@@ -26,15 +26,18 @@ from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.comparison.compare import Comparison, compare
 from specdec_exporter.comparison.several import compare_several
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.chance import Estimate, times
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.load import Load
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import step_times
+from specdec_exporter.state import observing
+from specdec_exporter.state.observing import observe_baseline, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
 from support.builders import FIXTURES, Clock, known, latency, numbers
 
 POLICY = load_policy()
@@ -57,7 +60,7 @@ def looks(service: Service, minutes: float, every: float = 15.0) -> list[str]:
     """The verdict of an exporter beside the drafting server, scrape by scrape."""
     plain = record(service.plain, f"{service.what} looks")
     states = watched(plain, service.engines, f"{service.what} looks", every=every, seconds=60.0 * minutes)
-    return [state.status().verdict.code for state in states]
+    return [status_of(state).verdict.code for state in states]
 
 
 def holds(found: Estimate | None, truth: float) -> bool:
@@ -120,12 +123,12 @@ def test_two_files_several_and_live_agree_to_the_digit() -> None:
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
     began = clock.now
     times = step_times(plain.intervals, POLICY)
-    state.observe_baseline(DecodingBaseline(None, 0.0, speculative=False, model_name="m", step_times=times))
+    observe_baseline(state, DecodingBaseline(None, 0.0, speculative=False, model_name="m", step_times=times))
     for at, snapshot in side_by_side(service.engines, "fast", 600.0):
         if at % 15.0 == 0.0:
             polls.append((at, snapshot))
             clock.now = began + at
-            state.observe_snapshot(snapshot)
+            observe_snapshot(state, snapshot)
     fast = recorded("fast", polls, k=5)
     other = dataclasses.replace(service.engines[0], k=3)
     two = compare(plain, fast, POLICY).speedup
@@ -266,13 +269,13 @@ def test_the_batches_of_a_pair_go_by_time_and_not_by_number() -> None:
 def test_a_scrape_measures_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[PredictorState] = []
     service = SERVICES["fast, constant, light load"]
-    real = PredictorState._measure_cost
+    real = observing._measure_cost
 
     def counted(state: PredictorState) -> None:
         calls.append(state)
         real(state)
 
-    monkeypatch.setattr(PredictorState, "_measure_cost", counted)
+    monkeypatch.setattr(observing, "_measure_cost", counted)
     plain = record(service.plain, "once")
     scrapes = list(watched(plain, service.engines, "once", every=15.0, seconds=60.0))
     assert len(calls) == len(scrapes) + 900 / 15 + 1  # and the look at the baseline
@@ -329,11 +332,11 @@ def live(plain: Baseline, drafting: Baseline) -> PredictorState:
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
     times = step_times(plain.intervals, POLICY)
     name = drafting.model_name or ""
-    state.observe_baseline(DecodingBaseline(None, 0.0, speculative=False, model_name=name, step_times=times))
+    observe_baseline(state, DecodingBaseline(None, 0.0, speculative=False, model_name=name, step_times=times))
     began = clock.now
     for at, snapshot in replayed(drafting):
         clock.now = began + at
-        state.observe_snapshot(snapshot)
+        observe_snapshot(state, snapshot)
     return state
 
 
@@ -348,7 +351,7 @@ def test_beside_a_real_vllm_what_clients_measured_lies_in_the_interval(name: str
     told = (comparison.speedup.judged, known(state.cost).speedup)
     assert all(any(holds(each, truth) for truth in true) for each in told), (told, true)
     wrong = {"harmful", "not_paying", "slower"} if max(true) > 1.05 else {"healthy", "faster"}
-    assert not wrong & {comparison.decision.code, state.status().verdict.code}
+    assert not wrong & {comparison.decision.code, status_of(state).verdict.code}
 
 
 def test_a_gain_of_4_3_is_told_by_two_files_by_three_and_live() -> None:
@@ -357,6 +360,6 @@ def test_a_gain_of_4_3_is_told_by_two_files_by_three_and_live() -> None:
     assert three.comparisons[1].speedup == two.speedup
     assert holds(two.speedup.judged, 4.3)
     assert holds(known(state.cost).speedup, 4.3)
-    assert (two.decision.code, state.status().verdict.code) == ("faster", "healthy")
+    assert (two.decision.code, status_of(state).verdict.code) == ("faster", "healthy")
     assert times(known(two.speedup.judged)) in two.decision.headline
     assert three.advice.recording == "fast"

@@ -13,16 +13,19 @@ import pytest
 from specdec_exporter.baseline.recording import Recorder
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.benefits import ModelBenefit, benefits_of
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import PredictorStatus
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import step_times
 from specdec_exporter.speculation.verdict import Verdict
+from specdec_exporter.state.benefits import ModelBenefit, benefits_of
+from specdec_exporter.state.observing import observe_baseline, observe_failure, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.status import PredictorStatus
+from specdec_exporter.state.view import evidence_of
 from support.builders import Clock, exposed, known, latency
 
 POLICY = load_policy()
@@ -95,9 +98,9 @@ def beginning(
     """A state that has read a server once."""
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(baseline)
+    observe_baseline(state, baseline)
     server = Server(clock, curve)
-    state.observe_snapshot(server.snapshot())
+    observe_snapshot(state, server.snapshot())
     return state, server
 
 
@@ -107,7 +110,7 @@ def step(
     """Let the server decode, and read it."""
     server.run(seconds, step_seconds, requests)
     server.clock.advance(seconds)
-    state.observe_snapshot(server.snapshot())
+    observe_snapshot(state, server.snapshot())
 
 
 def watched(
@@ -128,7 +131,7 @@ def watched(
 
 def judged(curve: Sequence[float], tokens_per_second: float, baseline: DecodingBaseline | None) -> PredictorStatus:
     """The guide's server with speculation: a request gets so many tokens per second."""
-    return watched(curve, (1.0 + sum(curve)) / tokens_per_second, baseline=baseline).status()
+    return status_of(watched(curve, (1.0 + sum(curve)) / tokens_per_second, baseline=baseline))
 
 
 def cost_of(state: PredictorState) -> float:
@@ -189,7 +192,7 @@ def verdict(speedup: float, rate: float, *, noise: float = 0.0) -> Verdict:
     state, server = beginning((rate,))
     for index in range(20 if noise else 40):
         step(state, server, 0.02 * (1 + rate) / speedup * (1 + noise * (-1) ** (index // 2)))
-    return judge(state.evidence(), POLICY).verdict
+    return judge(evidence_of(state), POLICY).verdict
 
 
 @pytest.mark.parametrize(
@@ -230,7 +233,7 @@ def test_the_step_time_of_the_same_load_counts() -> None:
 
 
 def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_news() -> None:
-    status = watched((0.9, 0.8), 0.05, baseline=STEPS_OF_20_MS, requests=30.0).status()
+    status = status_of(watched((0.9, 0.8), 0.05, baseline=STEPS_OF_20_MS, requests=30.0))
     measured, verdict = known(status.measured), status.verdict
     assert (measured.speedup, measured.draft_cost_ratio, status.break_even.basis) == (None, None, "assumed")
     assert (verdict.code, verdict.basis) == ("watch", "assumed")
@@ -246,7 +249,7 @@ def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
     state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
     for index in range(20):
         step(state, server, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
-    verdict = judge(state.evidence(), POLICY).verdict
+    verdict = judge(evidence_of(state), POLICY).verdict
     assert (verdict.code, verdict.basis) == ("watch", "assumed")
     assert verdict.headline == "The measurement does not tell yet whether speculation pays"
     assert verdict.reasons[0] == "speed-up not known: one stall took most of the time of all steps"
@@ -269,10 +272,10 @@ def run(state: PredictorState, server: Server, intervals: int, step_seconds: flo
 def test_a_wall_clock_that_is_set_changes_nothing(set_by: float, when: int) -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_baseline(STEPS_OF_20_MS)
+    observe_baseline(state, STEPS_OF_20_MS)
     server = Server(clock, (0.5,))
     server.started = clock.wall()
-    state.observe_snapshot(server.snapshot())
+    observe_snapshot(state, server.snapshot())
     for turn, step_seconds in enumerate([0.2] * 4 + [0.025] * 5):  # a minute of slow first steps
         clock.ahead += set_by if turn == when else 0.0
         step(state, server, step_seconds)
@@ -310,7 +313,7 @@ def test_intervals_with_preemptions_are_left_out() -> None:
 def test_a_predictor_that_is_gone_has_no_measurement() -> None:
     state = watched((0.5,), 0.025, baseline=STEPS_OF_20_MS)
     assert known(state.cost).steps > 0
-    state.observe_failure("connection refused")
+    observe_failure(state, "connection refused")
     assert benefit(state).cost is None
     assert benefit(state).measured is None
 

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specdec_exporter.commands.analyze import analyze
-from specdec_exporter.commands.livecheck import check
+from specdec_exporter.commands.check import check
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments
@@ -29,6 +29,7 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.responses import ResponseSpeculation, parse_response
 from specdec_exporter.serving.collector import SpecdecCollector
+from specdec_exporter.state.observing import observe_event
 from support import running
 from support.builders import started
 
@@ -102,7 +103,7 @@ async def served(log: bytes, *bodies: bytes) -> tuple[str, str, object]:
     async with started(PredictorSettings(name="svc")) as runtime:
         (predictor,) = runtime.predictors
         for event in LogScanner(ReaderCounters()).scan(bytearray(log), len(log)):
-            predictor.state.observe_event(event)
+            observe_event(predictor.state, event)
         for each in bodies:
             predictor.observe(parse_exposition(each))
         collector = SpecdecCollector(runtime)

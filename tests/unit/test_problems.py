@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.baseline.file import Baseline, as_utc, write_baseline
-from specdec_exporter.baseline.pinned import PinnedBaseline
+from specdec_exporter.baseline.file import Baseline, as_utc
+from specdec_exporter.baseline.pinned import NOT_SEEN, PinnedBaseline, fit
+from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
-from specdec_exporter.serving.problems import Problem, problems
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.traffic import TrafficWindow
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.state.benefits import load_ratio_of
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot, observe_version
+from specdec_exporter.state.problems import Problem, problems_of
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.traffic import TrafficWindow
+from specdec_exporter.state.view import said_of
 from support.builders import Clock, arguments, config, engine, exposed, known, latency, snapshot
 
 NOW = 1_790_000_000.0
@@ -46,15 +51,19 @@ def pin(tmp_path: Path) -> Any:
     def pinned(**changes: Any) -> PinnedBaseline:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
         write_baseline(str(path), recording(**changes))
-        found = PinnedBaseline(str(path))
-        found.observe(snapshot(engine()), None)
-        return found
+        return PinnedBaseline(str(path))
 
     return pinned
 
 
+def pin_to(state: PredictorState, pinned: PinnedBaseline | None, now: float = NOW) -> None:
+    state.pinned, state.wall_clock = pinned, lambda: now
+    state.fit = fit(pinned.baseline, snapshot(engine()), None) if pinned else NOT_SEEN
+
+
 def seen(state: PredictorState, pinned: PinnedBaseline | None = None, now: float = NOW) -> list[Problem]:
-    return list(problems(state, pinned, now))
+    pin_to(state, pinned, now)
+    return list(problems_of(state))
 
 
 # --- positions ---
@@ -65,14 +74,14 @@ def drafted(accepted: float, positions: tuple[float, ...], drafts: float = 1000.
 
 
 def test_positions_that_do_not_add_up_to_all_accepted_tokens(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(drafted(0.0, (0.0, 0.0, 0.0), 0.0))
+    observe_snapshot(state, drafted(0.0, (0.0, 0.0, 0.0), 0.0))
     clock.advance(60)
-    state.observe_snapshot(drafted(1000.0, (500.0, 300.0, 181.0)))
+    observe_snapshot(state, drafted(1000.0, (500.0, 300.0, 181.0)))
     assert seen(state) == []
     clock.advance(60)
-    state.observe_snapshot(drafted(2000.0, (1000.0, 600.0, 350.0), 2000.0))
+    observe_snapshot(state, drafted(2000.0, (1000.0, 600.0, 350.0), 2000.0))
     assert seen(state) == ["positions_differ"]
-    state.observe_event(arguments(method="eagle3", enable_adaptive_verification=True))
+    observe_event(state, arguments(method="eagle3", enable_adaptive_verification=True))
     assert seen(state) == []
 
 
@@ -84,7 +93,7 @@ def test_few_drafts_or_releases_without_positions_say_nothing_of_positions(
         found = engine(factor * (drafts or 5000.0), (900.0 * factor, 0.0, 0.0))
         positions = found.accepted_tokens_per_position if drafts else None
         one = msgspec.structs.replace(found, accepted_tokens=1000.0 * factor, accepted_tokens_per_position=positions)
-        state.observe_snapshot(snapshot(one))
+        observe_snapshot(state, snapshot(one))
         clock.advance(60)
     assert seen(state) == []
 
@@ -99,18 +108,18 @@ def both(steps: float, *, names: tuple[str, ...] = ("0", "1"), model: str = "tin
 def working(state: PredictorState, clock: Clock) -> None:
     """Two engines that draft."""
     for steps in (0.0, 100.0):
-        state.observe_snapshot(both(steps))
+        observe_snapshot(state, both(steps))
         clock.advance(15)
 
 
 def test_an_engine_that_worked_and_left(state: PredictorState, clock: Clock) -> None:
     working(state, clock)
-    state.observe_snapshot(both(100.0, names=("0",)))
+    observe_snapshot(state, both(100.0, names=("0",)))
     assert seen(state) == ["engine_left"]
-    state.observe_failure("timeout")  # nothing can be read
+    observe_failure(state, "timeout")  # nothing can be read
     assert seen(state) == []
     clock.advance(6 * HOUR - 60)
-    state.observe_snapshot(both(100.0, names=("0",)))
+    observe_snapshot(state, both(100.0, names=("0",)))
     assert seen(state) == ["engine_left"]
     clock.advance(120)
     assert seen(state) == []
@@ -118,25 +127,25 @@ def test_an_engine_that_worked_and_left(state: PredictorState, clock: Clock) -> 
 
 def test_an_engine_that_comes_back_or_never_worked_has_not_left(state: PredictorState, clock: Clock) -> None:
     working(state, clock)
-    state.observe_snapshot(both(100.0, names=("0", "2")))
+    observe_snapshot(state, both(100.0, names=("0", "2")))
     clock.advance(15)
-    state.observe_snapshot(both(100.0))  # 2 is gone, and 1 is back
+    observe_snapshot(state, both(100.0))  # 2 is gone, and 1 is back
     assert seen(state) == []
 
 
 def test_a_model_that_leaves_an_engine_is_no_engine_that_left(state: PredictorState, clock: Clock) -> None:
     for steps in (0.0, 100.0):
-        state.observe_snapshot(snapshot(engine(steps), engine(steps, model="adapter")))
+        observe_snapshot(state, snapshot(engine(steps), engine(steps, model="adapter")))
         clock.advance(15)
-    state.observe_snapshot(snapshot(engine(100.0)))
+    observe_snapshot(state, snapshot(engine(100.0)))
     assert seen(state) == []
 
 
 def test_engines_of_a_process_before_are_not_missed(state: PredictorState, clock: Clock) -> None:
     working(state, clock)
-    state.observe_failure("cannot connect", lost=True)
+    observe_failure(state, "cannot connect", lost=True)
     clock.advance(60)
-    state.observe_snapshot(both(0.0, names=("0",)))
+    observe_snapshot(state, both(0.0, names=("0",)))
     assert (seen(state), state.restarts) == ([], 1)
 
 
@@ -144,11 +153,11 @@ def test_processes_that_answer_in_turn(state: PredictorState, clock: Clock) -> N
     starts = (clock.wall() - 5000, clock.wall() - 4000)
     for turn in range(6):
         one = both(100.0 * turn, names=("0", "1") if turn % 2 else ("0",))
-        state.observe_snapshot(msgspec.structs.replace(one, process_start_time_seconds=starts[turn % 2]))
+        observe_snapshot(state, msgspec.structs.replace(one, process_start_time_seconds=starts[turn % 2]))
         clock.advance(15)
     assert seen(state) == ["several_processes"]  # and no engine left: the other process has it
     clock.advance(700)
-    state.observe_snapshot(msgspec.structs.replace(both(900.0), process_start_time_seconds=starts[1]))
+    observe_snapshot(state, msgspec.structs.replace(both(900.0), process_start_time_seconds=starts[1]))
     assert seen(state) == []
 
 
@@ -165,15 +174,15 @@ def test_an_old_baseline(state: PredictorState, pin: Any) -> None:
 
 def test_a_baseline_of_another_release_or_method(state: PredictorState, pin: Any) -> None:
     assert seen(state, pin()) == []  # nothing is known of what runs
-    state.observe_event(config(method="eagle3"))
+    observe_event(state, config(method="eagle3"))
     assert seen(state, pin()) == []
-    state.observe_failure("timeout")
-    state.observe_version(None)
+    observe_failure(state, "timeout")
+    observe_version(state, None)
     assert seen(state, pin()) == []
-    state.observe_event(config(method="ngram", vllm_version="0.33.0"))
+    observe_event(state, config(method="ngram", vllm_version="0.33.0"))
     assert seen(state, pin()) == ["baseline_other_release", "baseline_other_method"]
     assert seen(state, pin(vllm_version=None, method=None)) == []
-    state.observe_event(config(method="deepseek_mtp"))
+    observe_event(state, config(method="deepseek_mtp"))
     assert seen(state, pin(method="mtp")) == []
 
 
@@ -185,11 +194,11 @@ def prompts(count: float, tokens: float) -> Snapshot:
 def test_prompts_longer_than_those_of_the_recording(pin: Any, count: int, length: float, longer: bool) -> None:
     clock, expected = Clock(), ["prompts_longer"] if longer else []
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    state.observe_snapshot(prompts(1000, 99_000))
+    observe_snapshot(state, prompts(1000, 99_000))
     clock.advance(60)
-    state.observe_snapshot(prompts(1000 + count, 99_000 + count * length))
+    observe_snapshot(state, prompts(1000 + count, 99_000 + count * length))
     assert seen(state, pin()) == expected
-    state.observe_failure("timeout")
+    observe_failure(state, "timeout")
     assert seen(state, pin()) == expected
     clock.advance(1800)
     assert seen(state, pin()) == []
@@ -203,8 +212,8 @@ def served(requests: float, seconds: float) -> EngineSnapshot:
 
 
 def ratio(state: PredictorState, pinned: PinnedBaseline) -> float | None:
-    load = state.load("tiny")
-    return pinned.load_ratio(*load) if load else None
+    pin_to(state, pinned)
+    return load_ratio_of(state)
 
 
 def test_the_load_is_that_of_the_rate_or_of_requests_in_flight_if_that_is_less(
@@ -212,16 +221,16 @@ def test_the_load_is_that_of_the_rate_or_of_requests_in_flight_if_that_is_less(
 ) -> None:
     for minute in range(11):
         assert ratio(state, pin()) is None
-        state.observe_snapshot(snapshot(served(12.0 * minute, 0.02)))
+        observe_snapshot(state, snapshot(served(12.0 * minute, 0.02)))
         clock.advance(60)
     assert ratio(state, pin()) == pytest.approx(2.0)
     assert ratio(state, pin(request_latency_seconds=latency(360, mean=0.04))) == pytest.approx(1.0)
     assert ratio(state, pin(request_latency_seconds=latency(360, mean=0.01))) == pytest.approx(2.0)
     assert ratio(state, pin(request_latency_seconds=None, time_to_first_token_seconds=latency(360))) is None
-    state.observe_failure("timeout")
+    observe_failure(state, "timeout")
     assert ratio(state, pin()) is None
     without = msgspec.structs.replace(served(132.0, 0.02), request_latency=None)
-    state.observe_snapshot(snapshot(without))
+    observe_snapshot(state, snapshot(without))
     assert ratio(state, pin()) is None  # it is not known, and no load of 0
 
 
@@ -229,7 +238,7 @@ def test_the_load_is_of_all_engines_and_of_one_model(state: PredictorState, cloc
     for minute in range(11):
         one = served(6.0 * minute, 0.02)
         others = [msgspec.structs.replace(one, engine="1"), msgspec.structs.replace(one, model_name="other")]
-        state.observe_snapshot(snapshot(one, *others))
+        observe_snapshot(state, snapshot(one, *others))
         clock.advance(60)
     assert ratio(state, pin()) == pytest.approx(2.0)
 
@@ -274,9 +283,9 @@ async def test_problems_and_load_are_served_and_gone_with_their_cause(tmp_path: 
 
 def test_the_verdict_that_is_served_is_that_of_the_page(state: PredictorState, clock: Clock) -> None:
     for steps in (0, 1000, 1010, 5000):
-        state.observe_snapshot(snapshot(engine(steps, (0.8 * steps, 0.7 * steps, 0.6 * steps), requests=steps / 10)))
-        assert state.verdict == state.status().verdict.code
+        observe_snapshot(state, snapshot(engine(steps, (0.8 * steps, 0.7 * steps, 0.6 * steps), requests=steps / 10)))
+        assert said_of(state).shown.code == status_of(state).verdict.code
         clock.advance(200)
-    state.observe_failure("timeout")
-    assert state.verdict == state.status().verdict.code == "unknown"
-    assert known(state.status().verdict).code == "unknown"
+    observe_failure(state, "timeout")
+    assert said_of(state).shown.code == status_of(state).verdict.code == "unknown"
+    assert known(status_of(state).verdict).code == "unknown"

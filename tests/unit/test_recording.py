@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from specdec_exporter.baseline.file import Baseline, Context, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.intervals import MOST_ROWS, thinned
 from specdec_exporter.baseline.live import logged_start, record
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.recording import Increases, Recorder, consistent_counts, total_of, with_increases
+from specdec_exporter.baseline.writing import to_yaml
 from specdec_exporter.errors import BaselineError, FetchError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition

@@ -23,7 +23,7 @@ RULES = ROOT / "rules" / "rendered" / "specdec.rules.yaml"
 FEWEST_WORDS = 4
 PARTS = ("found", "cause", "meaning", "action")  # of a fact in a data file
 # What people never see: a table of patterns, HELP, which stands apart, and help, which click prints.
-LEFT_OUT = re.compile(r"commands/(?!livecheck|exportercheck|diagnosing)|serving/families/|predictor/log/")
+LEFT_OUT = re.compile(r"commands/|serving/families/|predictor/log/")
 IN_SCRIPT = re.compile(r'"([^"\n]*)"|`([^`\n]*)`|>([^<>{}\n]+)<')
 
 

@@ -20,7 +20,8 @@ from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
-from specdec_exporter.baseline.file import Baseline, to_yaml
+from specdec_exporter.baseline.file import Baseline
+from specdec_exporter.baseline.writing import to_yaml
 from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover

@@ -12,7 +12,9 @@ from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, EngineStats, Event
 from specdec_exporter.predictor.log.speculator import Speculator, speculator
 from specdec_exporter.predictor.sources.inputs import LogInputs
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.view import evidence_of
 from support.builders import FIXTURES, Clock, arguments, config, engine, snapshot, window
 
 LOGS = FIXTURES / "speculators"
@@ -131,23 +133,23 @@ def test_arguments_tell_whether_a_busy_server_should_draft() -> None:
 
 
 def test_a_running_server_is_named_by_its_arguments_and_k_by_its_metrics(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(arguments(method="eagle3", model="/models/head", num_speculative_tokens=5))
+    observe_event(state, arguments(method="eagle3", model="/models/head", num_speculative_tokens=5))
     assert (state.running.method, state.running.draft_model, state.num_speculative_tokens) == (
         "eagle3",
         "/models/head",
         5,
     )
-    state.observe_snapshot(snapshot(engine(10, (5.0, 3.0, 1.0), requests=1)))
+    observe_snapshot(state, snapshot(engine(10, (5.0, 3.0, 1.0), requests=1)))
     clock.advance(60)
-    state.observe_snapshot(snapshot(engine(20, (9.0, 6.0, 2.0), requests=2)))
+    observe_snapshot(state, snapshot(engine(20, (9.0, 6.0, 2.0), requests=2)))
     assert state.num_speculative_tokens == 3
-    assert state.evidence().method == "eagle3"
-    state.observe_event(config(method="mtp", num_speculative_tokens=1))
+    assert evidence_of(state).method == "eagle3"
+    observe_event(state, config(method="mtp", num_speculative_tokens=1))
     assert (state.running.method, state.num_speculative_tokens) == ("mtp", 1)
 
 
 def test_the_most_tokens_of_a_schedule_are_k(state: PredictorState) -> None:
     schedule = [[1, 4, 3], [5, 64, 1], [65, 512, 0]]
-    state.observe_event(arguments(method="mtp", num_speculative_tokens_per_batch_size=schedule))
-    state.observe_snapshot(snapshot(engine(100, (50.0, 3.0, 1.0), k=1, requests=1)))
+    observe_event(state, arguments(method="mtp", num_speculative_tokens_per_batch_size=schedule))
+    observe_snapshot(state, snapshot(engine(100, (50.0, 3.0, 1.0), k=1, requests=1)))
     assert (state.running.method, state.num_speculative_tokens) == ("mtp", 3)

@@ -24,7 +24,10 @@ from specdec_exporter.predictor.log.events import (
 from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.log.start import Start, seconds_between, summarise
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.view import engines_of, evidence_of
 from support.builders import CAPTURES, Clock, engine, snapshot
 from support.loglines import ARGUMENTS_HEADER, CONFIG, HEADER, SPEC, STATS, Parsed, parse, parse_line, without_place
 
@@ -315,18 +318,18 @@ def test_too_many_infos_are_left_out_and_counted() -> None:
 def test_the_status_tells_how_the_predictor_was_started() -> None:
     clock = Clock()
     state = PredictorState("svc", clock=clock.monotonic, wall_clock=clock.wall)
-    assert state.status().start is None
+    assert status_of(state).start is None
     for event in start_of(CAPTURES / "0.32.0-draft_model-k3" / "server.log").events:
-        state.observe_event(event)
-    state.observe_snapshot(snapshot(msgspec.structs.replace(engine(), kv_cache_block_tokens=5.0)))
-    told = state.status().start
+        observe_event(state, event)
+    observe_snapshot(state, snapshot(msgspec.structs.replace(engine(), kv_cache_block_tokens=5.0)))
+    told = status_of(state).start
     assert told is not None
     assert (told.max_num_seqs, told.kv_cache_tokens, told.dtype) == (8, 699_008, "bfloat16")
     assert told.text.startswith("not quantized, max_num_seqs 8, KV cache of 699,008 tokens, weights loaded in ")
-    assert state.evidence().deployment.max_num_seqs == 8
-    (view,) = state.engines()
+    assert evidence_of(state).deployment.max_num_seqs == 8
+    (view,) = engines_of(state)
     assert view.kv_cache_tokens == 699_008  # the log knows kinds of layers, blocks x size does not
-    state.observe_snapshot(snapshot(msgspec.structs.replace(engine(), kv_cache_tokens=400_000.0)))
-    assert state.engines()[0].kv_cache_tokens == 400_000
-    state.observe_failure("gone")
-    assert state.engines()[0].kv_cache_tokens is None
+    observe_snapshot(state, snapshot(msgspec.structs.replace(engine(), kv_cache_tokens=400_000.0)))
+    assert engines_of(state)[0].kv_cache_tokens == 400_000
+    observe_failure(state, "gone")
+    assert engines_of(state)[0].kv_cache_tokens is None

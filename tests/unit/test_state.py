@@ -12,19 +12,22 @@ import pytest
 from specdec_exporter.predictor.log.events import SpecDecoding
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
-from specdec_exporter.serving.history import HISTORY_POINTS
-from specdec_exporter.serving.state import PredictorState
+from specdec_exporter.state.history import HISTORY_POINTS
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot, observe_version
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.view import engines_of, lifetime_of, log_engines_of, state_name, window_of
 from support.builders import CAPTURES, Clock, arguments, config, engine, known, numbers, snapshot
 
 
 def test_engines_are_summed_before_dividing(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine(name="0"), engine(name="1")))
+    observe_snapshot(state, snapshot(engine(name="0"), engine(name="1")))
     clock.advance(60)
     busy, quiet = engine(900, (90.0, 0.0, 0.0), name="0"), engine(100, (100.0, 100.0, 100.0), name="1")
-    state.observe_snapshot(snapshot(busy, quiet))
-    window = known(state.window())
+    observe_snapshot(state, snapshot(busy, quiet))
+    window = known(window_of(state))
     assert window.acceptance_ratio == pytest.approx(390 / 3000)
-    by_engine = {view.engine: view.window for view in state.engines()}
+    by_engine = {view.engine: view.window for view in engines_of(state)}
     assert by_engine["1"] is not None
     assert by_engine["1"].acceptance_ratio == pytest.approx(1.0)
 
@@ -61,27 +64,27 @@ vllm:cache_config_info{block_size="128",engine="0"} 1.0
 def test_a_restarted_predictor_without_a_sample_yet_leaves_nothing_stale(
     state: PredictorState, clock: Clock, before: bytes, after: bytes
 ) -> None:
-    state.observe_snapshot(msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=1000.0))
+    observe_snapshot(state, msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=1000.0))
     begun = clock.wall() + 5
-    (former,) = state.engines()
+    (former,) = engines_of(state)
     assert former.snapshot is not None
-    state.observe_version("0.9.2")
+    observe_version(state, "0.9.2")
     for _ in range(2):
         clock.advance(15)
-        state.observe_snapshot(msgspec.structs.replace(parse_exposition(after), process_start_time_seconds=begun))
-        (view,) = state.engines()
+        observe_snapshot(state, msgspec.structs.replace(parse_exposition(after), process_start_time_seconds=begun))
+        (view,) = engines_of(state)
         assert view.snapshot == EngineSnapshot(model_name=former.model_name, engine=former.engine)
         assert (view.window, view.has_windows) == (None, False)
-        status = state.status()
+        status = status_of(state)
         assert (status.up, status.window, status.lifetime, status.requests_running) == (True, None, None, None)
         assert status.state == "speculation_off"  # as of any predictor of which neither log nor metrics show it
         assert (state.restarts, state.version_asked) == (1, False)
-    state.observe_event(config())
-    assert state.state == "idle"
+    observe_event(state, config())
+    assert state_name(state) == "idle"
     clock.advance(15)
-    state.observe_snapshot(msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=begun))
+    observe_snapshot(state, msgspec.structs.replace(parse_exposition(before), process_start_time_seconds=begun))
     assert state.restarts == 1
-    assert state.status().requests_running is not None
+    assert status_of(state).requests_running is not None
 
 
 def started(at: float | None, engine: EngineSnapshot) -> Snapshot:
@@ -89,18 +92,18 @@ def started(at: float | None, engine: EngineSnapshot) -> Snapshot:
 
 
 def test_a_restart_empties_the_windows_and_counts_anew(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(started(1000.0, drafting(100, 300, 60, 160)))
+    observe_snapshot(state, started(1000.0, drafting(100, 300, 60, 160)))
     clock.advance(60)
-    state.observe_snapshot(started(1000.0, drafting(200, 600, 120, 320)))
-    state.observe_version("0.32.0")
+    observe_snapshot(state, started(1000.0, drafting(200, 600, 120, 320)))
+    observe_version(state, "0.32.0")
     clock.advance(60)
     begun = clock.wall() - 30
-    state.observe_snapshot(started(begun, drafting(10, 30, 24, 34)))
-    assert (state.restarts, state.version_asked, state.window()) == (1, False, None)
-    assert known(state.lifetime()).drafts == 10
+    observe_snapshot(state, started(begun, drafting(10, 30, 24, 34)))
+    assert (state.restarts, state.version_asked, window_of(state)) == (1, False, None)
+    assert known(lifetime_of(state)).drafts == 10
     clock.advance(60)
-    state.observe_snapshot(started(begun, drafting(15, 45, 30, 51)))
-    assert known(state.window()).drafts == 5
+    observe_snapshot(state, started(begun, drafting(15, 45, 30, 51)))
+    assert known(window_of(state)).drafts == 5
 
 
 def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
@@ -109,12 +112,12 @@ def test_what_a_v0_engine_counted_is_in_no_window_of_the_v1_engine_after_it(
     v0 = EngineSnapshot(model_name="tiny", engine="0", draft_tokens=50_000.0, accepted_tokens=49_000.0)
     for factor in (1, 2, 3):
         later = msgspec.structs.replace(v0, draft_tokens=50_000.0 * factor, accepted_tokens=49_000.0 * factor)
-        state.observe_snapshot(Snapshot(engines=(later,), engine_generation="v0", stats_present=True))
+        observe_snapshot(state, Snapshot(engines=(later,), engine_generation="v0", stats_present=True))
         clock.advance(15)
     for steps in (100, 200):
-        state.observe_snapshot(snapshot(drafting(steps, steps * 3, steps * 1.5, steps * 2.5)))
+        observe_snapshot(state, snapshot(drafting(steps, steps * 3, steps * 1.5, steps * 2.5)))
         clock.advance(15)
-    window = known(state.window())
+    window = known(window_of(state))
     assert (window.drafts, window.acceptance_ratio, window.mean_acceptance_length) == (100, 0.5, 2.5)
     assert state.restarts == 1
 
@@ -125,24 +128,24 @@ def test_metrics_of_two_processes_in_one_answer_do_not_say_that_speculation_is_o
     twice = [
         line.replace("{", f'{{pod="{pod}",', 1) + digit for line in lines for pod, digit in (("a", ""), ("b", "1"))
     ]
-    state.observe_snapshot(parse_exposition("\n".join([*twice, ""]).encode()))
-    assert state.state == "stats_disabled"
+    observe_snapshot(state, parse_exposition("\n".join([*twice, ""]).encode()))
+    assert state_name(state) == "stats_disabled"
 
 
 def test_k_is_known_on_while_nothing_answers_as_the_release_is(state: PredictorState) -> None:
     """Otherwise a dead replica changes what its service seems to run."""
-    state.observe_snapshot(snapshot(engine(10, (5.0, 3.0, 1.0), requests=1)))
-    state.observe_failure("cannot connect", lost=True)
+    observe_snapshot(state, snapshot(engine(10, (5.0, 3.0, 1.0), requests=1)))
+    observe_failure(state, "cannot connect", lost=True)
     assert state.num_speculative_tokens == 3
 
 
 def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clock) -> None:
     def step(later: EngineSnapshot) -> str:
         clock.advance(61)
-        state.observe_snapshot(snapshot(later))
-        return state.state
+        observe_snapshot(state, snapshot(later))
+        return state_name(state)
 
-    before: str = state.state
+    before: str = state_name(state)
     assert before == "unreachable"
     assert step(engine()) == "idle"
     assert step(engine(10, (5.0, 3.0, 1.0), requests=1)) == "drafting"
@@ -151,18 +154,18 @@ def test_states_follow_what_the_predictor_does(state: PredictorState, clock: Clo
     assert step(msgspec.structs.replace(without_drafts, step_latency=engine(50).step_latency)) == "not_drafting"
     off = EngineSnapshot(model_name="tiny", engine="0", generation_tokens=900.0)
     assert step(off) == "speculation_off"
-    state.observe_snapshot(Snapshot(engines=(), engine_generation=None, stats_present=False))
-    after: str = state.state
+    observe_snapshot(state, Snapshot(engines=(), engine_generation=None, stats_present=False))
+    after: str = state_name(state)
     assert after == "stats_disabled"
 
 
 def test_without_speculation_the_log_has_no_counters_that_stand_at_zero(state: PredictorState) -> None:
-    state.observe_snapshot(snapshot(EngineSnapshot(model_name="tiny", engine="0", generation_tokens=900.0)))
-    assert state.log_engines() == []
-    state.observe_event(config())
-    assert [(name, totals.drafts) for name, totals in state.log_engines()] == [("0", 0)]
-    state.observe_event(config(speculative=False))
-    assert state.log_engines() == []
+    observe_snapshot(state, snapshot(EngineSnapshot(model_name="tiny", engine="0", generation_tokens=900.0)))
+    assert log_engines_of(state) == []
+    observe_event(state, config())
+    assert [(name, totals.drafts) for name, totals in log_engines_of(state)] == [("0", 0)]
+    observe_event(state, config(speculative=False))
+    assert log_engines_of(state) == []
 
 
 WITHOUT_LIST = SpecDecoding(accepted_tokens=9, draft_tokens=15, mean_acceptance_length=2.8, bonus_included=True)
@@ -170,13 +173,13 @@ WITHOUT_LIST = SpecDecoding(accepted_tokens=9, draft_tokens=15, mean_acceptance_
 
 def test_a_line_without_positions_takes_k_from_the_init_line_or_the_metrics(state: PredictorState) -> None:
     nothing_accepted = msgspec.structs.replace(WITHOUT_LIST, accepted_tokens=0, mean_acceptance_length=1.0)
-    state.observe_event(nothing_accepted)
+    observe_event(state, nothing_accepted)
     assert state.log.engine("0").drafts == 0  # k is not known, and the length tells no number
-    state.observe_snapshot(snapshot(engine(k=3)))
-    state.observe_event(nothing_accepted)
+    observe_snapshot(state, snapshot(engine(k=3)))
+    observe_event(state, nothing_accepted)
     assert state.log.engine("0").drafts == 5
-    state.observe_event(config(num_speculative_tokens=5))
-    state.observe_event(nothing_accepted)
+    observe_event(state, config(num_speculative_tokens=5))
+    observe_event(state, nothing_accepted)
     assert state.log.engine("0").drafts == 8
 
 
@@ -193,31 +196,34 @@ def v0(ratio: float | None) -> Snapshot:
 
 
 def test_v0_takes_its_window_from_the_differences_of_the_log(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(v0(0.6))
+    observe_snapshot(state, v0(0.6))
     for accepted, drafted in ((900, 1500), (909, 1530)):
         clock.advance(5)
-        state.observe_event(
-            SpecDecoding(accepted_tokens=accepted, draft_tokens=drafted, cumulative=True, num_speculative_tokens=3)
+        observe_event(
+            state,
+            SpecDecoding(accepted_tokens=accepted, draft_tokens=drafted, cumulative=True, num_speculative_tokens=3),
         )
-    state.observe_snapshot(v0(0.6))
-    window = known(state.window())
+    observe_snapshot(state, v0(0.6))
+    window = known(window_of(state))
     assert (window.source, window.acceptance_ratio, window.drafts) == ("log", 0.3, 10)
     assert window.mean_acceptance_length is None  # V0 counts tokens accepted after a rejected one too
 
 
 def test_an_init_line_from_before_our_start_does_not_say_that_lifetimes_begin_now(state: PredictorState) -> None:
-    state.observe_event(config(engine_generation="v0", historical=True))
-    state.observe_event(SpecDecoding(accepted_tokens=900, draft_tokens=1500, cumulative=True, num_speculative_tokens=3))
+    observe_event(state, config(engine_generation="v0", historical=True))
+    observe_event(
+        state, SpecDecoding(accepted_tokens=900, draft_tokens=1500, cumulative=True, num_speculative_tokens=3)
+    )
     assert state.log.engine("0").draft_tokens == 0
     assert state.running.method == "draft_model"
 
 
 def test_short_windows_enter_the_histogram_only_with_enough_drafts(state: PredictorState, clock: Clock) -> None:
-    state.observe_snapshot(snapshot(engine()))
+    observe_snapshot(state, snapshot(engine()))
     for drafts, positions in ((10, (10.0, 10.0, 10.0)), (110, (60.0, 60.0, 60.0))):
         clock.advance(61)
-        state.observe_snapshot(snapshot(engine(drafts, positions)))
-    (view,) = state.engines()
+        observe_snapshot(state, snapshot(engine(drafts, positions)))
+    (view,) = engines_of(state)
     assert view.has_windows
     assert (view.track.ratios.count, view.track.ratios.sum) == (1, 0.5)
 
@@ -227,11 +233,11 @@ def test_the_history_has_points_from_the_second_reading_on_and_is_an_hour_long_a
     state: PredictorState, clock: Clock, every: float
 ) -> None:
     for step in range(int(5000 / every)):
-        state.observe_snapshot(snapshot(engine(step * 100, (50.0 * step, 0.0, 0.0))))
+        observe_snapshot(state, snapshot(engine(step * 100, (50.0 * step, 0.0, 0.0))))
         if step < 5:
-            assert len(state.status().history) == step
+            assert len(status_of(state).history) == step
         clock.advance(every)
-    times = [point.timestamp for point in state.status().history]
+    times = [point.timestamp for point in status_of(state).history]
     assert len(times) <= HISTORY_POINTS
     distances = [later - earlier for earlier, later in pairwise(times)]
     assert 3500 <= times[-2] - times[0] <= 3600
@@ -242,18 +248,18 @@ def test_the_history_has_points_from_the_second_reading_on_and_is_an_hour_long_a
 def test_the_history_goes_on_when_the_wall_clock_is_set(state: PredictorState, clock: Clock, step: float) -> None:
     for number in range(40):
         clock.ahead += step if number == 20 else 0.0
-        state.observe_snapshot(snapshot(engine(number * 100, (50.0 * number, 0.0, 0.0))))
+        observe_snapshot(state, snapshot(engine(number * 100, (50.0 * number, 0.0, 0.0))))
         clock.advance(60)
-    times = [point.timestamp for point in state.status().history]
+    times = [point.timestamp for point in status_of(state).history]
     assert times == pytest.approx([clock.wall() - 60 * number for number in range(39, 1, -1)] + [clock.wall()])
 
 
 def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> None:
     for later in (engine(), engine(100, (0.0, 0.0, 0.0))):
-        state.observe_snapshot(snapshot(later))
+        observe_snapshot(state, snapshot(later))
         clock.advance(60)
-    decoded = json.loads(msgspec.json.encode(state.status()), parse_constant=pytest.fail)
-    assert all(map(math.isfinite, numbers(state.status())))
+    decoded = json.loads(msgspec.json.encode(status_of(state)), parse_constant=pytest.fail)
+    assert all(map(math.isfinite, numbers(status_of(state))))
     assert decoded["window"]["conditional"] == [0.0, None, None]
 
 
@@ -261,37 +267,37 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
 
 
 def test_synthetic_acceptance_is_not_judged(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(arguments(method="draft_model", rejection_sample_method="synthetic"))
-    state.observe_event(config())
-    state.observe_snapshot(snapshot(engine()))
+    observe_event(state, arguments(method="draft_model", rejection_sample_method="synthetic"))
+    observe_event(state, config())
+    observe_snapshot(state, snapshot(engine()))
     clock.advance(60)
-    state.observe_snapshot(snapshot(engine(1000, (900.0, 50.0, 10.0), requests=10)))
-    status = state.status()
+    observe_snapshot(state, snapshot(engine(1000, (900.0, 50.0, 10.0), requests=10)))
+    status = status_of(state)
     assert status.state == "drafting"
     assert (status.verdict.code, status.rejection_sampling) == ("unknown", "synthetic")
     assert "synthetic" in status.verdict.headline
-    state.observe_event(arguments(method="draft_model"))
-    assert state.status().verdict.code == "watch"
+    observe_event(state, arguments(method="draft_model"))
+    assert status_of(state).verdict.code == "watch"
 
 
 def test_lossless_rejection_sampling_is_not_mentioned(state: PredictorState) -> None:
     for name, expected in (("standard", None), ("block", None), ("fly", "fly"), (None, None)):
-        state.observe_event(arguments(rejection_sample_method=name))
-        assert state.status().rejection_sampling == expected
+        observe_event(state, arguments(rejection_sample_method=name))
+        assert status_of(state).rejection_sampling == expected
 
 
 def test_a_server_that_extracts_hidden_states_drafts_nothing(state: PredictorState, clock: Clock) -> None:
-    state.observe_event(config(speculative=False, method="extract_hidden_states", num_speculative_tokens=1))
-    state.observe_snapshot(snapshot(engine(k=1, positions=(0.0,))))
+    observe_event(state, config(speculative=False, method="extract_hidden_states", num_speculative_tokens=1))
+    observe_snapshot(state, snapshot(engine(k=1, positions=(0.0,))))
     clock.advance(60)
-    state.observe_event(
-        SpecDecoding(accepted_tokens=0, draft_tokens=1000, num_speculative_tokens=1, per_position=(0.0,))
+    observe_event(
+        state, SpecDecoding(accepted_tokens=0, draft_tokens=1000, num_speculative_tokens=1, per_position=(0.0,))
     )
-    state.observe_snapshot(snapshot(engine(1000, (0.0,), k=1)))
-    status = state.status()
+    observe_snapshot(state, snapshot(engine(1000, (0.0,), k=1)))
+    status = status_of(state)
     assert (status.state, status.verdict.code) == ("speculation_off", "off")
     assert (status.window, status.lifetime) == (None, None)
-    (view,) = state.engines()
+    (view,) = engines_of(state)
     assert view.snapshot is not None
     assert (view.snapshot.drafts, view.snapshot.draft_tokens, view.snapshot.accepted_tokens) == (None, None, None)
     assert view.snapshot.generation_tokens

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence, StateName
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.findings import curve_finding
 from specdec_exporter.speculation.judging import judge

@@ -12,15 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from specdec_exporter.serving.lastword import Remembered, remembered
-from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import Basis
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import figures
-from specdec_exporter.speculation.judging import judge
+from specdec_exporter.speculation.judging import tell
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.speculation.sentences import SUSPECTED
+from specdec_exporter.speculation.verdict import VerdictCode
+from specdec_exporter.speculation.weighing import Weighed, weigh
+from specdec_exporter.state.lastword import Remembered, Said, remembered
+from specdec_exporter.state.observing import observe_baseline, observe_event, observe_failure, observe_snapshot
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
 from support.builders import Clock, arguments, engine, snapshot
 
 POLICY = load_policy()
@@ -29,10 +33,10 @@ WINDOW = 300.0  # as by default; one look per window, so that looks are independ
 WINDOWS = 2000
 
 
-def judged(rate: float, requests: float | None, drafts_each: int = 60) -> Verdict:
+def judged(rate: float, requests: float | None, drafts_each: int = 60) -> Weighed:
     drafts = (requests or 1) * drafts_each
     counts = Counts(drafts=drafts, draft_tokens=3 * drafts, accepted_tokens=3 * drafts * rate, first_tokens=requests)
-    return judge(Evidence(state="drafting", figures=figures(counts, 3, "metrics", WINDOW)), POLICY).verdict
+    return weigh(Evidence(state="drafting", figures=figures(counts, 3, "metrics", WINDOW)), POLICY)
 
 
 def drawn(truth: float, requests: int, source: random.Random) -> float:
@@ -41,7 +45,7 @@ def drawn(truth: float, requests: int, source: random.Random) -> float:
     return sum(source.betavariate(alpha, beta) for _ in range(requests)) / requests
 
 
-def shown(verdicts: Sequence[Verdict]) -> list[str]:
+def shown(verdicts: Sequence[Weighed]) -> list[str]:
     """What the exporter says at each look."""
     memory: Remembered | None = None
     said: list[str] = []
@@ -111,11 +115,10 @@ def looked(*words: tuple[VerdictCode, Basis], every: float = WINDOW) -> list[str
     for number, (code, basis) in enumerate(words):
         # Whatever chance leaves possible.
         others = tuple(other for other in get_args(VerdictCode) if other != code)
-        headline = f"{code}, {basis}"
-        verdict = Verdict(code=code, basis=basis, headline=headline, reasons=(), action="", within_chance=others)
-        memory = remembered(memory, verdict, every * number, POLICY)
-        said.append(memory.shown.headline)
-    return [headline.removesuffix(", measured") for headline in said]
+        weighed = Weighed(code=code, basis=basis, evidence=Evidence(state="drafting"), within_chance=others)
+        memory = remembered(memory, weighed, every * number, POLICY)
+        said.append(SUSPECTED[0] if memory.shown.suspected else f"{memory.shown.code}, {memory.shown.basis}")
+    return [words.removesuffix(", measured") for words in said]
 
 
 GAIN: tuple[VerdictCode, Basis] = ("healthy", "measured")
@@ -145,7 +148,7 @@ def test_harm_is_told_when_two_looks_in_a_row_find_it_and_left_when_the_measurem
 
 def test_what_does_not_pay_is_not_said_to_be_less_certain_when_a_first_look_finds_harm() -> None:
     no_gain, harm = (
-        Verdict(code=code, basis="measured", headline="", reasons=(), action="") for code in ("not_paying", "harmful")
+        Weighed(code=code, basis="measured", evidence=Evidence(state="drafting")) for code in ("not_paying", "harmful")
     )
     assert shown([no_gain, harm, harm]) == ["not_paying", "not_paying", "harmful"]
 
@@ -179,7 +182,7 @@ def test_what_chance_cannot_explain_is_told_at_once() -> None:
 
 
 def test_a_service_that_is_no_longer_slower_is_not_called_so() -> None:
-    slower = Verdict(code="slower", basis="measured", headline="", reasons=(), action="")
+    slower = Weighed(code="slower", basis="measured", evidence=Evidence(state="drafting"))
     assert shown([slower, judged(0.9, 200)]) == ["slower", "healthy"]
 
 
@@ -187,10 +190,11 @@ def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
     before, after = judged(0.67, 20), judged(0.63, 20)
     memory = remembered(None, before, 0.0, POLICY)
     kept = remembered(memory, after, HOLD - 1, POLICY).shown
-    assert (kept.code, kept.headline, kept.acceptance_ratio) == ("healthy", before.headline, after.acceptance_ratio)
-    assert kept.reasons[-1] == "the last verdict stands: it ends after 30 minutes in which no reading says healthy"
-    assert kept.within_chance == ("watch",)
-    assert remembered(memory, after, HOLD, POLICY).shown == after
+    told, (earlier, _) = kept.verdict(POLICY), tell(before, POLICY)
+    assert (told.code, told.headline, told.acceptance_ratio) == ("healthy", earlier.headline, after.acceptance_ratio)
+    assert told.reasons[-1] == "the last verdict stands: it ends after 30 minutes in which no reading says healthy"
+    assert told.within_chance == ("watch",)
+    assert remembered(memory, after, HOLD, POLICY).shown == Said.of(after)
 
 
 def test_too_few_drafts_keep_the_word_for_a_time() -> None:
@@ -199,14 +203,14 @@ def test_too_few_drafts_keep_the_word_for_a_time() -> None:
     for verdict in (few, none_yet):
         assert remembered(memory, verdict, HOLD - 1, POLICY).shown.code == "healthy"
         gone = remembered(memory, verdict, HOLD, POLICY)
-        assert (gone.shown.code, gone.shown.headline) == ("unknown", "Too few drafts for a verdict")
+        assert (gone.shown.code, gone.shown.verdict(POLICY).headline) == ("unknown", "Too few drafts for a verdict")
         assert gone.word is None
 
 
 def test_a_word_survives_an_idle_time_and_an_old_one_does_not() -> None:
-    idle = judge(Evidence(state="idle"), POLICY).verdict
+    idle = weigh(Evidence(state="idle"), POLICY)
     memory = remembered(remembered(None, judged(0.67, 20), 0.0, POLICY), idle, 60.0, POLICY)
-    assert memory.shown == idle
+    assert memory.shown == Said.of(idle)
     assert remembered(memory, judged(0.63, 20), 120.0, POLICY).shown.code == "healthy"
     assert remembered(memory, judged(0.63, 20), HOLD, POLICY).shown.code == "watch"
 
@@ -218,13 +222,13 @@ def watched(state: PredictorState, clock: Clock, *rates: float) -> list[str]:
     """Show the state a window of 20 requests by each rate; what it says after each."""
     said: list[str] = []
     drafts = accepted = requests = 0.0
-    state.observe_failure("nothing answers", lost=True)
-    state.observe_snapshot(snapshot(engine()))
+    observe_failure(state, "nothing answers", lost=True)
+    observe_snapshot(state, snapshot(engine()))
     for rate in rates:
         clock.advance(WINDOW)
         drafts, accepted, requests = drafts + 1200, accepted + 1200 * rate, requests + 20
-        state.observe_snapshot(snapshot(engine(drafts, (accepted,) * 3, requests=requests, running=1)))
-        said.append(state.status().verdict.code)
+        observe_snapshot(state, snapshot(engine(drafts, (accepted,) * 3, requests=requests, running=1)))
+        said.append(status_of(state).verdict.code)
     return said
 
 
@@ -232,35 +236,35 @@ def test_the_exporter_keeps_a_word_for_a_time_and_asking_for_it_changes_nothing(
     state: PredictorState, clock: Clock
 ) -> None:
     assert watched(state, clock, 0.67, *[0.63] * 6) == ["healthy"] * 6 + ["watch"]
-    assert state.status() == state.status()
+    assert status_of(state) == status_of(state)
 
 
 def test_the_status_says_since_when_its_verdict_holds(state: PredictorState, clock: Clock) -> None:
     since = []
     watched(state, clock, 0.67, 0.67)
     for _ in range(2):
-        since.append(state.status().verdict_since)
+        since.append(status_of(state).verdict_since)
         clock.advance(WINDOW)
-        state.observe_failure("nothing answers")
+        observe_failure(state, "nothing answers")
     now = clock.wall()
-    assert not state.status().verdict_may_be_older
+    assert not status_of(state).verdict_may_be_older
     assert since == [now - 3 * WINDOW, now - WINDOW]
-    assert (state.status().verdict.code, state.status().verdict_since) == ("unknown", now - WINDOW)
+    assert (status_of(state).verdict.code, status_of(state).verdict_since) == ("unknown", now - WINDOW)
 
 
 def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock: Clock) -> None:
-    state.observe_failure("nothing answers")
+    observe_failure(state, "nothing answers")
     watched(state, clock, 0.1, 0.1)
-    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("watch", True)
+    assert (status_of(state).verdict.code, status_of(state).verdict_may_be_older) == ("watch", True)
     watched(state, clock, 0.9, *[0.1] * 6)
-    assert (state.status().verdict.code, state.status().verdict_may_be_older) == ("watch", False)
+    assert (status_of(state).verdict.code, status_of(state).verdict_may_be_older) == ("watch", False)
 
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
-    state.observe_event(arguments(method="draft_model"))
-    assert state.status().verdict.code == "watch"
+    observe_event(state, arguments(method="draft_model"))
+    assert status_of(state).verdict.code == "watch"
     assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
     assert watched(state, clock, 0.63) == ["watch"]  # its counters began again
-    state.observe_baseline(DecodingBaseline(None, 0.0, speculative=False))
-    assert state.status().verdict.code == "watch"
+    observe_baseline(state, DecodingBaseline(None, 0.0, speculative=False))
+    assert status_of(state).verdict.code == "watch"

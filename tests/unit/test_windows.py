@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.serving.windows import SampleRing, Window, concurrency
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.state.windows import SampleRing, Window, concurrency
 from support.builders import known
 
 

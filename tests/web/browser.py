@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from specdec_exporter.serving.status import Status
+from specdec_exporter.state.status import Status
 from specdec_exporter.web.page import PAGE, SECURITY_HEADERS
 from support.running import listening
 

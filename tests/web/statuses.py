@@ -7,7 +7,11 @@ import time
 import msgspec
 
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
-from specdec_exporter.serving.status import (
+from specdec_exporter.speculation.benefit import Basis, BreakEven
+from specdec_exporter.speculation.chance import Estimate
+from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.state.status import (
     EngineStatus,
     HistoryPoint,
     LoadStatus,
@@ -16,10 +20,6 @@ from specdec_exporter.serving.status import (
     PredictorStatus,
     Status,
 )
-from specdec_exporter.speculation.benefit import Basis, BreakEven
-from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 
 NOW = time.time()
 

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from specdec_exporter.baseline.file import Baseline, Context, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.recording import Recorder, with_increases
+from specdec_exporter.baseline.writing import to_yaml
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from support.builders import CAPTURES
 from support.running import Exporter, Predictor, exporter, predictor

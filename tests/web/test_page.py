@@ -15,10 +15,10 @@ from demo.simulator.server import serving as simulator
 from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
-from specdec_exporter.serving.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
 from specdec_exporter.speculation.benefit import Basis, BreakEven
-from specdec_exporter.speculation.facts import StateName
+from specdec_exporter.speculation.evidence import StateName
 from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.state.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
 from specdec_exporter.web.page import PAGE
 from support.builders import known
 from support.running import exporter

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from specdec_exporter.baseline.file import Baseline, Context, to_yaml
+from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.prometheus import record_range
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
+from specdec_exporter.baseline.writing import to_yaml
 from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.speculation.load import Load

@@ -40,7 +40,7 @@ async def _scraped(kind: Kind) -> list[Scrape]:
     async with serving() as server, started(PredictorSettings(name="svc", url=server.url), web=quiet) as runtime:
         (running,) = runtime.predictors
         state = running.state
-        state._clock, state._wall_clock, state._born = clock.monotonic, clock.wall, clock.now
+        state.clock, state.wall_clock, state.born = clock.monotonic, clock.wall, clock.now
         collector = SpecdecCollector(runtime)
         for number, letter in enumerate(kind.order):
             clock.ahead += kind.set_clock.get(number, 0.0)

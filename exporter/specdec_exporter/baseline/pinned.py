@@ -1,13 +1,12 @@
-"""A pinned baseline beside a running predictor: whether it fits, and in what the two differ."""
+"""A pinned baseline, and whether it fits a running predictor."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from specdec_exporter.baseline.file import HISTOGRAMS, Baseline
 from specdec_exporter.baseline.reading import read_baseline
-from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
@@ -15,7 +14,7 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_sessio
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.versions import canonical_method
 from specdec_exporter.speculation.acceptance import acceptance_ratio, mean_acceptance_length, ratio
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import StepTimes, step_times
 
@@ -35,13 +34,15 @@ class Fit(NamedTuple):
     differences: tuple[str, ...] = ()
 
 
+NOT_SEEN: Final = Fit(None, "the predictor's model is not known yet")
+
+
 class PinnedBaseline:
     """A baseline read from ``path``. Raises :class:`BaselineError` as :func:`read_baseline`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.baseline: Baseline = read_baseline(path)
-        self.fit = Fit(None, "the predictor's model is not known yet")
 
     def load_ratio(self, requests_per_second: float, requests_in_flight: float) -> float | None:
         """Return this load / that of the recording; ``None`` if end-to-end latency was not recorded.
@@ -60,12 +61,12 @@ class PinnedBaseline:
         """Mean and P99 of each recorded latency that has a request, by short name and ``mean`` or ``p99``."""
         recorded = dict(self.baseline.histograms())
         latencies = {short: recorded[sli] for short, sli in SHORT_NAMES.items() if sli in recorded}
-        found = {
+        known = {
             (short, stat): value
             for short, latency in latencies.items()
             for stat, value in (("mean", ratio(latency.sum, latency.count)), ("p99", latency.interpolated(0.99)))
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in known.items() if value is not None}
 
     @cached_property
     def output_token_tail(self) -> Histogram | None:
@@ -79,7 +80,8 @@ class PinnedBaseline:
 
     def is_of_other_method(self, method: str | None) -> bool:
         """Whether it was recorded with another method of speculation than this one."""
-        return _differ(*(each and canonical_method(each) for each in (self.baseline.method, method)))
+        recorded = self.baseline.method
+        return _differ(recorded and canonical_method(recorded), method and canonical_method(method))
 
     @cached_property
     def acceptance_ratio(self) -> float | None:
@@ -93,11 +95,10 @@ class PinnedBaseline:
         """Step times without drafts, by load; ``None`` if it was recorded with drafts, or does not tell them."""
         return None if self.baseline.speculates else step_times(self.baseline.intervals, load_policy())
 
-    @property
-    def decoding(self) -> DecodingBaseline | None:
-        """How fast it decoded, for the verdict; ``None`` if that was not recorded, or if the model differs."""
+    def decoding(self, model_name: str) -> DecodingBaseline | None:
+        """Return how fast it decoded, for the verdict on this served model; ``None`` if that was not recorded."""
         histogram = self.baseline.time_per_output_token_seconds
-        if self.fit.model_name is None or (histogram is None and self.step_times is None):
+        if histogram is None and self.step_times is None:
             return None
         return DecodingBaseline(
             mean_seconds=histogram.mean if histogram else None,
@@ -105,7 +106,7 @@ class PinnedBaseline:
             times=histogram,
             mean_acceptance_length=self.mean_acceptance_length,
             speculative=self.baseline.speculates,
-            model_name=self.fit.model_name,
+            model_name=model_name,
             step_times=self.step_times,
             seconds=self.baseline.duration_seconds,
             generation_tokens=self.baseline.counts.generation_tokens,
@@ -117,16 +118,6 @@ class PinnedBaseline:
     def mean_acceptance_length(self) -> float | None:
         """1 + accepted tokens / drafts."""
         return mean_acceptance_length(self.baseline.counts.accepted_tokens, self.baseline.counts.drafts)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """In what the running predictor differs, and what the recording lacks."""
-        return (*self.fit.differences, *remarks(self.baseline))
-
-    def observe(self, snapshot: Snapshot, vllm_version: str | None) -> None:
-        """Decide again whether the baseline fits. A snapshot without engines changes nothing."""
-        if snapshot.engines:
-            self.fit = fit(self.baseline, snapshot, vllm_version)
 
 
 def _differ(recorded: str | None, runs: str | None) -> bool:
@@ -144,10 +135,10 @@ async def compare_with(
         version = await fetcher.version(timeout_seconds)
     if not snapshot.engines:
         raise BaselineError("the predictor's metrics show no engine")
-    found = fit(baseline, snapshot, version)
-    if found.refusal is not None:
-        raise BaselineError(f"{baseline.name} does not fit: {found.refusal}")
-    return found.differences
+    fitting = fit(baseline, snapshot, version)
+    if fitting.refusal is not None:
+        raise BaselineError(f"{baseline.name} does not fit: {fitting.refusal}")
+    return fitting.differences
 
 
 def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit:
@@ -165,7 +156,7 @@ def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit
     if _differ(baseline.vllm_version, vllm_version):
         differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")
     for sli, histogram in baseline.histograms():
-        found = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]
-        if any(now is not None and now.bounds != histogram.bounds for now in found):
+        histograms = [getattr(engine, HISTOGRAMS[sli]) for engine in snapshot.engines if engine.model_name == model]
+        if any(now is not None and now.bounds != histogram.bounds for now in histograms):
             differences.append(f"{sli} was recorded in other buckets: only boundaries of both can be compared")
     return Fit(model, None, tuple(differences))

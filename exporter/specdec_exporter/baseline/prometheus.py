@@ -127,25 +127,27 @@ class _Range:
 
     async def find_service(self) -> None:
         """Choose the families to read, and make sure that they belong to one service and one model."""
-        found: list[Series] = []
+        matching: list[Series] = []
         candidates: list[Callable[[str, str], Sequence[str]]] = [_exported_names]
         candidates += [functools.partial(_predictor_names, prefix) for prefix in PREFIXES]
         for self._names in candidates:
-            if found := await self._increase("generation_tokens"):
+            if matching := await self._increase("generation_tokens"):
                 break
-        if not found:
+        if not matching:
             raise BaselineError(
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
                 f"{_exported_names('generation_tokens')[0]} or {_predictor_names(PREFIXES[0], 'generation_tokens')[0]}"
             )
-        services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in found})
+        services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in matching})
         if len(services) > 1:
-            shown = "; ".join("{" + ", ".join(f'{k}="{plain(v)}"' for k, v in each if v) + "}" for each in services[:8])
+            shown = "; ".join(
+                "{" + ", ".join(f'{k}="{plain(v)}"' for k, v in service if v) + "}" for service in services[:8]
+            )
             raise BaselineError(f"{len(services)} services or models match, expected one: {shown}. Narrow --selector")
-        self._engines = len(found)
+        self._engines = len(matching)
         self.identity = {key: plain(value) for key, value in services[0] if value}
         # V1 labels every series with the engine.
-        self.v0 = self._names is not _exported_names and not all("engine" in series.labels for series in found)
+        self.v0 = self._names is not _exported_names and not all("engine" in series.labels for series in matching)
 
     async def increases(self, covered_seconds: float) -> Increases:
         """Return what happened in the range; its last ``covered_seconds`` become blocks."""
@@ -154,7 +156,7 @@ class _Range:
         for series in await self._increase("accepted_tokens_per_position"):
             if (position := _position_of(series.labels)) is not None:
                 positions[position] += series.value
-        found = Increases(
+        increases = Increases(
             histograms={
                 field: histogram
                 for field, source in RECORDED.items()
@@ -167,9 +169,13 @@ class _Range:
             requests_finished=await self._total("requests_finished"),
         )
         interval_seconds = await self._interval_seconds()
-        found = found._replace(blocks=await self._blocks(found.histograms, covered_seconds, interval_seconds))
+        increases = increases._replace(
+            blocks=await self._blocks(increases.histograms, covered_seconds, interval_seconds)
+        )
         return (
-            of_v0(found) if self.v0 else found._replace(moments=await self._moments(interval_seconds, covered_seconds))
+            of_v0(increases)
+            if self.v0
+            else increases._replace(moments=await self._moments(interval_seconds, covered_seconds))
         )
 
     async def _blocks(
@@ -190,10 +196,10 @@ class _Range:
             histograms: dict[str, Any] = {
                 sli: Histogram(
                     whole[sli].bounds,
-                    tuple(found.get(bound, {}).get(time, 0.0) for bound in whole[sli].bounds),
+                    tuple(counts_by_bound.get(bound, {}).get(time, 0.0) for bound in whole[sli].bounds),
                     sums[sli].get(time, 0.0),
                 )
-                for sli, found in buckets.items()
+                for sli, counts_by_bound in buckets.items()
             }
             blocks.append(Block(seconds=seconds, counts=_counts_at(counts, time), **histograms))
         return tuple(blocks)
@@ -220,7 +226,7 @@ class _Range:
             tuple(
                 Load(
                     seconds,
-                    _counts_at({name: each.get(engine, {}) for name, each in counts.items()}, time),
+                    _counts_at({name: by_engine.get(engine, {}) for name, by_engine in counts.items()}, time),
                     time - begin,
                 )
                 for engine in sorted(engines)
@@ -240,8 +246,8 @@ class _Range:
 
     async def _in_steps(self, field: str, part: str, steps: _Steps) -> dict[float | None, Mapping[float, float]]:
         """Return the increases of a figure over all engines by the bounds of its buckets, if it has any."""
-        found = await self._increases(field, part, steps, "sum by (le) ({})")
-        return {_bound_of(series.labels): series.values for series in found}
+        increases = await self._increases(field, part, steps, "sum by (le) ({})")
+        return {_bound_of(series.labels): series.values for series in increases}
 
     async def _by_engine(self, field: str, part: str, steps: _Steps) -> dict[_Engine, Mapping[float, float]]:
         """Return the increases of a figure without buckets by the labels of each engine."""
@@ -250,8 +256,8 @@ class _Range:
     async def _increases(self, field: str, part: str, steps: _Steps, summed: str) -> list[Series]:
         for name in self._names(field, part):
             increase = f"increase({name}{{{self._matchers}}}{_window(steps.seconds)}){steps.only}"
-            if found := await self._prometheus.query_steps(summed.format(increase), steps.number, steps.apart):
-                return found
+            if answer := await self._prometheus.query_steps(summed.format(increase), steps.number, steps.apart):
+                return answer
         return []
 
     async def covered_seconds(self) -> float:
@@ -284,28 +290,26 @@ class _Range:
 
     async def _increase(self, field: str, part: str = "") -> list[Series]:
         for name in self._names(field, part):
-            if found := await self._prometheus.query(self._over("increase", name)):
-                return found
+            if answer := await self._prometheus.query(self._over("increase", name)):
+                return answer
         return []
 
     async def _total(self, field: str, part: str = "") -> float | None:
         series = await self._increase(field, part)
-        return sum(each.value for each in series) if series else None
+        return sum(engine.value for engine in series) if series else None
 
     async def _histogram(self, source: str, field: str) -> Histogram | None:
-        buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = defaultdict(dict)
+        buckets: dict[_Engine, dict[float, float]] = defaultdict(dict)
         for series in await self._increase(source, "bucket"):
-            target = tuple(sorted((key, value) for key, value in series.labels.items() if key != "le"))
             if (bound := _bound_of(series.labels)) is not None:
-                buckets[target][bound] = series.value
-        whole = [sorted(found.items()) for found in buckets.values() if math.inf in found]
-        if not whole:
-            return None
-        histograms = [
-            Histogram(tuple(bound for bound, _ in each), tuple(count for _, count in each), 0.0) for each in whole
-        ]
-        seconds = await self._total(source, "sum") or 0.0
-        histograms[0] = msgspec.structs.replace(histograms[0], sum=seconds)  # they are summed, so any will do
+                buckets[_engine_of(series.labels)][bound] = series.value
+        sums = {_engine_of(series.labels): series.value for series in await self._increase(source, "sum")}
+        histograms = []
+        for engine, counts in buckets.items():
+            if math.inf in counts:
+                bounds = tuple(sorted(counts))
+                within = tuple(counts[bound] for bound in bounds)
+                histograms.append(Histogram(bounds, within, sums.get(engine, 0.0)))
         return total_of(field, histograms)
 
 
@@ -318,11 +322,11 @@ class _Steps(NamedTuple):
     only: str = ""
 
 
-_Engine = tuple[tuple[str, str], ...]  # all labels of its series, sorted: the target is among them
+_Engine = tuple[tuple[str, str], ...]  # all labels of its series but the bucket's, sorted: the target is among them
 
 
 def _engine_of(labels: Mapping[str, str]) -> _Engine:
-    return tuple(sorted(labels.items()))
+    return tuple(sorted((key, value) for key, value in labels.items() if key != "le"))
 
 
 def _counts_at(columns: Mapping[str, Mapping[float, float]], time: float) -> Counts:
@@ -358,16 +362,16 @@ def _exported_names(field: str, part: str = "") -> Sequence[str]:
 
 def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
-    found = {
+    ranks = {
         name: meaning.rank
         for name, own in (MEANINGS | LENGTH_MEANINGS).items()
         for meaning in (own, own.also)
         if meaning and meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
     }
-    return sorted(found, key=found.__getitem__)
+    return sorted(ranks, key=ranks.__getitem__)
 
 
 def _only(values: Iterable[Any]) -> Any:
     """Return the value if there is exactly one."""
-    found = {value for value in values if value}
-    return found.pop() if len(found) == 1 else None
+    distinct = {value for value in values if value}
+    return distinct.pop() if len(distinct) == 1 else None

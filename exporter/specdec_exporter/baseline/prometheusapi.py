@@ -39,12 +39,12 @@ class _Sample(msgspec.Struct):
     @property
     def usable(self) -> dict[float, float]:
         """The values that are finite numbers of at least 0, as all that is asked for is."""
-        found = {}
+        values = {}
         for time, text in (self.value, *self.values):
             with contextlib.suppress(ValueError):
                 if 0 <= float(text) < math.inf:
-                    found[time] = float(text)
-        return found
+                    values[time] = float(text)
+        return values
 
 
 class _Data(msgspec.Struct):
@@ -107,4 +107,4 @@ class Prometheus:
         if answer.data is None:
             raise BaselineError(f"{self._shown} refused {expression}: {plain(answer.error)}")
         series = (Series(sample.metric, sample.usable) for sample in answer.data.result)
-        return [each for each in series if each.values]
+        return [answered for answered in series if answered.values]

@@ -84,9 +84,9 @@ class Recorder:
         answer = self._take(snapshot, at)
         snapshot = answer.snapshot
         if self._last.engines and (answer.new or _engines(snapshot) != _engines(self._last)):
-            found = "another process answered" if answer.new else "other engines answered"
+            who = "another process answered" if answer.new else "other engines answered"
             raise BaselineError(
-                f"{found} {at - self._started:.0f} s into the recording: the predictor restarted, or several answer at "
+                f"{who} {at - self._started:.0f} s into the recording: the predictor restarted, or several answer at "
                 "this URL. Record again, from one of them"
             )
         self.model_name = self.model_name or _choose(snapshot, self._wanted)
@@ -108,7 +108,7 @@ class Recorder:
     def increases(self) -> Increases:
         """What happened between the first snapshot and the last, summed over engines."""
         pairs = self._pairs(self._first, self._last)
-        found = Increases(
+        increases = Increases(
             histograms={
                 field: total
                 for field, source in RECORDED.items()
@@ -119,7 +119,7 @@ class Recorder:
             moments=tuple(self._moments),
             blocks=tuple(self._blocks.sums),
         )
-        return of_v0(found) if self._v0 else found
+        return of_v0(increases) if self._v0 else increases
 
     def _pairs(self, before: Snapshot, now: Snapshot) -> list[tuple[EngineSnapshot, EngineSnapshot]]:
         """Each engine at two moments. An engine that appears has counted from zero."""
@@ -151,8 +151,8 @@ _Pairs = Sequence[tuple[EngineSnapshot, EngineSnapshot]]
 
 
 def _increase(pairs: _Pairs, read: Callable[[EngineSnapshot], float | None]) -> float | None:
-    found = [now - (read(a) or 0.0) for a, b in pairs if (now := read(b)) is not None]
-    return sum(found) if found else None
+    grown = [now - (read(a) or 0.0) for a, b in pairs if (now := read(b)) is not None]
+    return sum(grown) if grown else None
 
 
 def _finished(engine: EngineSnapshot) -> float | None:
@@ -165,8 +165,10 @@ def _counts(pairs: _Pairs) -> Counts:
 
 def _block(seconds: float, pairs: _Pairs) -> Block:
     counts = msgspec.structs.replace(_counts(pairs), accepted_per_position=())
-    found: dict[str, Any] = {field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()}
-    return Block(seconds=seconds, counts=counts, **found)
+    histograms: dict[str, Any] = {
+        field: _sum(field, _increases_of(pairs, source)) for field, source in HISTOGRAMS.items()
+    }
+    return Block(seconds=seconds, counts=counts, **histograms)
 
 
 def _increases_of(pairs: _Pairs, name: str) -> list[Histogram]:
@@ -180,15 +182,15 @@ def total_of(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
     Raises :class:`BaselineError` if their bounds differ, or if the sum contradicts the buckets.
     """
     total = _sum(name, histograms)
-    if total is None or not (found := _possible(total)).count:
+    if total is None or not (corrected := _possible(total)).count:
         return None
-    low, high = found.sum_bounds()
+    low, high = corrected.sum_bounds()
     if not low * (1 - _TOLERANCE) <= total.sum <= high * (1 + _TOLERANCE):
         raise BaselineError(
-            f"the sum of {name}, {total.sum:g}, contradicts the buckets of its {found.count:g} requests: expected "
+            f"the sum of {name}, {total.sum:g}, contradicts the buckets of its {corrected.count:g} requests: expected "
             f"{low:g} to {high:g}. Record for longer"
         )
-    return found
+    return corrected
 
 
 def _sum(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
@@ -200,11 +202,11 @@ def _sum(name: str, histograms: Sequence[Histogram]) -> Histogram | None:
     return reduce(add, histograms) if histograms else None
 
 
-def _possible(found: Histogram) -> Histogram:
+def _possible(histogram: Histogram) -> Histogram:
     """Remove small contradictions, which rounding and reads at different moments cause."""
-    counts = tuple(itertools.accumulate((_rounded(count) for count in found.counts), max))
-    low, high = Histogram(found.bounds, counts, 0.0).sum_bounds()
-    return Histogram(found.bounds, counts, min(max(round(found.sum, _DIGITS + 3), low), high))
+    counts = tuple(itertools.accumulate((_rounded(count) for count in histogram.counts), max))
+    low, high = Histogram(histogram.bounds, counts, 0.0).sum_bounds()
+    return Histogram(histogram.bounds, counts, min(max(round(histogram.sum, _DIGITS + 3), low), high))
 
 
 def consistent_counts(counts: Counts) -> Counts:
@@ -218,8 +220,8 @@ def consistent_counts(counts: Counts) -> Counts:
         values["accepted_tokens"] = min(values["accepted_tokens"], values["draft_tokens"])
     positions: Iterator[float] = iter(())
     if values["drafts"] is not None:
-        found = (values["drafts"], *map(_rounded, counts.accepted_per_position))
-        positions = itertools.islice(itertools.accumulate(found, min), 1, None)
+        limits = (values["drafts"], *map(_rounded, counts.accepted_per_position))
+        positions = itertools.islice(itertools.accumulate(limits, min), 1, None)
     return Counts(accepted_per_position=tuple(positions), **values)
 
 
@@ -234,11 +236,11 @@ def _part(counts: Counts, whole: Counts) -> Counts:
     return consistent_counts(Counts(**values))
 
 
-def _kept_intervals(found: Increases) -> tuple[Load, ...]:
+def _kept_intervals(increases: Increases) -> tuple[Load, ...]:
     """Return the intervals that ran steps, or those that a file keeps of them."""
-    ran = ([load for load in moment if load.ran] for moment in found.moments)
+    ran = ([load for load in moment if load.ran] for moment in increases.moments)
     kept = thinned([moment for moment in ran if moment], load_policy().cost.most_intervals)
-    return tuple(rounded for load in kept if (rounded := _rounded_load(load, found.counts)).ran)
+    return tuple(rounded for load in kept if (rounded := _rounded_load(load, increases.counts)).ran)
 
 
 def _rounded_load(load: Load, whole: Counts) -> Load:
@@ -246,42 +248,42 @@ def _rounded_load(load: Load, whole: Counts) -> Load:
     return Load(_rounded(load.seconds), _part(load.counts, whole), ends)
 
 
-def _rounded_blocks(found: Increases) -> Iterator[Block]:
-    bounds = {sli: whole.bounds for sli, whole in found.histograms.items() if sli in HISTOGRAMS}
-    empty = {sli: Histogram(each, (0.0,) * len(each), 0.0) for sli, each in bounds.items()}
-    for block in found.blocks:
+def _rounded_blocks(increases: Increases) -> Iterator[Block]:
+    bounds = {sli: whole.bounds for sli, whole in increases.histograms.items() if sli in HISTOGRAMS}
+    empty = {sli: Histogram(of_sli, (0.0,) * len(of_sli), 0.0) for sli, of_sli in bounds.items()}
+    for block in increases.blocks:
         yield Block(
             seconds=_rounded(block.seconds) or 10.0**-_DIGITS,
-            counts=_part(block.counts, found.counts),
+            counts=_part(block.counts, increases.counts),
             **{sli: _possible(getattr(block, sli) or nothing) for sli, nothing in empty.items()},
         )
 
 
-def of_v0(found: Increases) -> Increases:
+def of_v0(increases: Increases) -> Increases:
     """Remove the counts that a V0 engine (up to 0.9.2) gets wrong.
 
     Its draft counters add up lifetime totals again and again, and its generation tokens count steps.
     """
     kept = ("first_tokens", "steps", "prompt_tokens", "preemptions")
-    counts = Counts(**{name: getattr(found.counts, name) for name in kept})
-    return found._replace(counts=counts, moments=())
+    counts = Counts(**{name: getattr(increases.counts, name) for name in kept})
+    return increases._replace(counts=counts, moments=())
 
 
-def with_increases(baseline: Baseline, found: Increases) -> Baseline:
+def with_increases(baseline: Baseline, increases: Increases) -> Baseline:
     """Add what was measured to ``baseline``. Raises :class:`BaselineError` if no request finished."""
-    finished = found.requests_finished
-    if finished is None and "request_latency_seconds" in found.histograms:
-        finished = found.histograms["request_latency_seconds"].count
-    if not finished or not found.histograms.keys() & HISTOGRAMS.keys():
+    finished = increases.requests_finished
+    if finished is None and "request_latency_seconds" in increases.histograms:
+        finished = increases.histograms["request_latency_seconds"].count
+    if not finished or not increases.histograms.keys() & HISTOGRAMS.keys():
         raise BaselineError(
             f"no request finished in the recorded {baseline.duration_seconds:g} s, so there is no latency to keep. "
             "Send requests to the predictor, or record for longer"
         )
     return msgspec.structs.replace(
         baseline,
-        counts=consistent_counts(found.counts),
+        counts=consistent_counts(increases.counts),
         requests_finished=_rounded(finished),
-        intervals=_kept_intervals(found),
-        blocks=tuple(_rounded_blocks(found)),
-        **found.histograms,
+        intervals=_kept_intervals(increases),
+        blocks=tuple(_rounded_blocks(increases)),
+        **increases.histograms,
     )

@@ -13,22 +13,20 @@ from specdec_exporter.speculation.steptime import step_times
 
 def remarks(baseline: Baseline) -> tuple[str, ...]:
     """Return in words what a reader of the baseline's numbers must know."""
-    found = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
+    told = [f"{name.replace('_', ' ')} not given (--{name.replace('_', '-')})" for name in baseline.context.missing]
     if baseline.interrupted:
-        found.append(f"interrupted after {baseline.duration_seconds:g} s")
-    if baseline.old:
-        found.append("written by version 0.1, which did not keep the order of time: record again")
+        told.append(f"interrupted after {baseline.duration_seconds:g} s")
     few = load_policy().latency.min_requests
     if (baseline.requests_finished or 0.0) < few:
-        found.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
+        told.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
     if baseline.counts.draft_tokens and baseline.method is None:
-        found.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
+        told.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
     if baseline.adaptive_verification:
-        found.append(PARTLY_VERIFIED)
+        told.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]
-    found += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
+    told += [f"no {sli.removesuffix('_seconds').replace('_', ' ')} was recorded" for sli in missing]
     return (
-        *found,
+        *told,
         *_remarks_on_caches(baseline.counts),
         *_remarks_on_blocks(len(baseline.blocks)),
         *_remarks_on_step_times(baseline),

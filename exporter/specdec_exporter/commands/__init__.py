@@ -1,3 +1,4 @@
 """Flags and commands, one module per command. Only this room imports click, and no other room imports this one."""
 
 PROG = "specdec-exporter"
+EXIT_CODES = {"PASS": 0, "FAIL": 1, "WARN": 2}  # of check and doctor, by the worst finding

@@ -13,17 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from specdec_exporter.baseline.file import (
-    MAX_TEXT,
-    Baseline,
-    Context,
-    refuse_to_overwrite,
-    to_document,
-    to_yaml,
-    write_baseline,
-)
+from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
+from specdec_exporter.baseline.writing import refuse_to_overwrite, to_document, to_yaml, write_baseline
 from specdec_exporter.commands.flags import (
     DURATION,
     URL,
@@ -180,13 +173,13 @@ async def _of_predictor(url: str, seconds: float, **given: Any) -> Baseline:
 def _of_range(url: str, selector: str, span: Range, name: str | None, context: Context) -> Baseline:
     from specdec_exporter.baseline.prometheus import record_range
 
-    found = asyncio.run(
+    recorded = asyncio.run(
         record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
     )
-    if found.duration_seconds < 0.9 * span.seconds:
-        covered = f"{found.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
+    if recorded.duration_seconds < 0.9 * span.seconds:
+        covered = f"{recorded.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
         click.echo(f"  note: Prometheus has data for only {covered}", err=True)
-    return found
+    return recorded
 
 
 def _keep(recorded: Baseline, file: str) -> None:
@@ -205,14 +198,14 @@ def _keep(recorded: Baseline, file: str) -> None:
 @output_flag
 def show(file: str, output: Literal["text", "json"]) -> int:
     """Show the contents of a baseline."""
-    found = read_baseline(file)
+    baseline = read_baseline(file)
     if output == "json":
-        click.echo(json.dumps(to_document(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(to_document(baseline), indent=2, ensure_ascii=False))
         return 0
     from specdec_exporter.terminal.baseline import print_baseline
     from specdec_exporter.terminal.console import write
 
-    write(sys.stdout, lambda console: print_baseline(console, found, remarks(found)))
+    write(sys.stdout, lambda console: print_baseline(console, baseline, remarks(baseline)))
     return 0
 
 
@@ -231,20 +224,20 @@ def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_
     for file in files:
         differences: tuple[str, ...] = ()
         try:
-            found = read_baseline(file)
+            baseline = read_baseline(file)
             if url is not None:
                 from specdec_exporter.baseline.pinned import compare_with
 
-                differences = asyncio.run(compare_with(found, url, predictor_timeout, access))
+                differences = asyncio.run(compare_with(baseline, url, predictor_timeout, access))
         except SpecdecError as error:
             click.echo(f"FAIL {error if isinstance(error, BaselineError) else f'{file}: {error}'}")
             code = 1
             continue
-        blocks = f", {len(found.blocks)} blocks of time" if found.blocks else ""
-        click.echo(f"OK   {file}: {plain(found.name)}, {found.requests_finished or 0:,.0f} requests{blocks}")
+        blocks = f", {len(baseline.blocks)} blocks of time" if baseline.blocks else ""
+        click.echo(f"OK   {file}: {plain(baseline.name)}, {baseline.requests_finished or 0:,.0f} requests{blocks}")
         for difference in differences:
             click.echo(f"     WARN {difference}")
             code = code or 2
-        for remark in remarks(found):
+        for remark in remarks(baseline):
             click.echo(f"     note: {remark}")
     return code

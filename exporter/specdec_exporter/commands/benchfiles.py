@@ -45,25 +45,25 @@ def results_of(path: str, content: bytes | None) -> list[BenchResult]:
                 f"{plain(path)}: expected a result of a benchmark like the others, found a recording"
             )
         return _results(Path(path), content)
-    found: list[BenchResult] = []
+    results: list[BenchResult] = []
     others: list[str] = []
-    for each in _files(Path(path)):
+    for file in _files(Path(path)):
         try:
-            found += _results(each, read_bytes(each, BenchResultError, bounds.RESULT_BYTES))
+            results += _results(file, read_bytes(file, BenchResultError, bounds.RESULT_BYTES))
         except ForeignResultError as error:
             others.append(str(error))
-    if not found:
+    if not results:
         more = f" and {len(others) - 1} more like this" if len(others) > 1 else ""
         why = f"found none: {others[0]}{more}" if others else "found no *.json"
         raise BenchResultError(f"{plain(path)}: expected results of `vllm bench serve` or AIPerf, {why}")
-    return found
+    return results
 
 
 def _files(folder: Path) -> list[Path]:
     files = sorted(
-        each
-        for each in folder.rglob("*.json")
-        if not each.name.endswith(_NO_RESULTS) and _PHASES not in each.relative_to(folder).parts
+        file
+        for file in folder.rglob("*.json")
+        if not file.name.endswith(_NO_RESULTS) and _PHASES not in file.relative_to(folder).parts
     )
     if len(files) > bounds.RESULT_FILES:
         raise BenchResultError(

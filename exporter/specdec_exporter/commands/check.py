@@ -1,12 +1,16 @@
-"""``check``: the flags of a smoke check beside a running predictor."""
+"""``check``: a smoke check beside a running predictor."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+import sys
+from functools import partial
+from typing import Any, Literal
 
 import click
+import msgspec
 
+from specdec_exporter.commands import EXIT_CODES
 from specdec_exporter.commands.flags import access_flag, log_path_flag, option, output_flag, timeout_flag, window_flag
 from specdec_exporter.config import Access
 
@@ -36,7 +40,6 @@ def command(
 
     kubectl exec POD -c specdec-exporter -- specdec-exporter check http://127.0.0.1:10409
     """
-    from specdec_exporter.commands.livecheck import check
     from specdec_exporter.commands.streams import stop_at_signals
 
     async def run() -> int:
@@ -52,3 +55,24 @@ def command(
         )
 
     return asyncio.run(run())
+
+
+async def check(url: str, *, output: Literal["text", "json"] = "text", **given: Any) -> int:
+    """Examine the predictor at ``url`` as :func:`livecheck.examined` does, print the findings, return the exit code.
+
+    ``json`` is one object for each predictor: the fields of :class:`Examination`, the level and the status.
+    """
+    from specdec_exporter.inspection.livecheck import examined
+    from specdec_exporter.speculation.verdict import worst
+    from specdec_exporter.terminal.check import print_examination
+    from specdec_exporter.terminal.console import time_progress, write
+
+    levels = []
+    for examination, status in await examined(url, progress=partial(time_progress, sys.stderr), **given):
+        levels.append(examination.level)
+        if output == "json":
+            shown = {"level": examination.level, "status": status} | msgspec.structs.asdict(examination)
+            click.echo(msgspec.json.encode(shown))
+        else:
+            write(sys.stdout, partial(print_examination, examination=examination, status=status))
+    return EXIT_CODES[worst(levels)]

@@ -34,9 +34,9 @@ class _Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         serve = self.get_command(ctx, "serve")
-        return found + serve.shell_complete(click.Context(serve, parent=ctx), incomplete) if serve else found
+        return items + serve.shell_complete(click.Context(serve, parent=ctx), incomplete) if serve else items
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and not args:  # a shell asks what may come: any command

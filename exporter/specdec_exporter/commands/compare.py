@@ -107,7 +107,7 @@ def _compare_several(recordings: list[Baseline], output: Output, plot: str | Non
         from specdec_exporter.terminal.plot import draw
 
         draw(plot, several)
-    return [each.decision for each in several.comparisons]
+    return [comparison.decision for comparison in several.comparisons]
 
 
 def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> bool:
@@ -116,9 +116,9 @@ def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: b
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.bench import write_bench
 
-    found = compare_bench(*sides_of(given, folders=folders), load_policy())
-    write_bench(sys.stdout, found, output, verbose=verbose)
-    return _fails(found.decision) or any(each.outcome == "undecided" for each in found.loads)
+    comparison = compare_bench(*sides_of(given, folders=folders), load_policy())
+    write_bench(sys.stdout, comparison, output, verbose=verbose)
+    return _fails(comparison.decision) or any(load.outcome == "undecided" for load in comparison.loads)
 
 
 def _fails(decision: Decision) -> bool:

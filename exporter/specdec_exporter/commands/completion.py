@@ -16,8 +16,8 @@ def command(ctx: click.Context, shell: str) -> int:
 
     For example, in ~/.bashrc: eval "$(specdec-exporter completion bash)"
     """
-    found = get_completion_class(shell)
-    assert found is not None  # noqa: S101  click has all three
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None  # noqa: S101  click has all three
     variable = f"_{PROG.replace('-', '_').upper()}_COMPLETE"
-    click.echo(found(ctx.find_root().command, {}, PROG, variable).source())
+    click.echo(shell_class(ctx.find_root().command, {}, PROG, variable).source())
     return 0

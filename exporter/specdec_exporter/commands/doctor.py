@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import click
+import msgspec
 
+from specdec_exporter.commands import EXIT_CODES
 from specdec_exporter.commands.flags import Checked, access_flag, log_path_flag, output_flag
 from specdec_exporter.config import Access
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.predictor.versions import Release, parse_release
+
+if TYPE_CHECKING:
+    from specdec_exporter.doctor.reports import Given
 
 
 def _release(text: str) -> Release:
@@ -54,7 +61,7 @@ def command(
         raise click.UsageError("--args and --manifest exclude each other")
     if [manifest, *predictor_log_path].count("-") > 1:
         raise click.UsageError("only one of them can be read from stdin")
-    from specdec_exporter.commands.diagnosing import Given, doctor
+    from specdec_exporter.doctor.reports import Given
 
     given = Given(
         url=url,
@@ -65,3 +72,19 @@ def command(
         access=access,
     )
     return asyncio.run(doctor(given, output=output))
+
+
+async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
+    """Print a report for each server. Return the worst exit code: 0 nothing to do, 2 warnings, 1 failed."""
+    from specdec_exporter.doctor.reports import reports
+    from specdec_exporter.speculation.verdict import worst
+    from specdec_exporter.terminal.console import write
+    from specdec_exporter.terminal.doctor import print_report
+
+    told = await reports(given)
+    for report in told:
+        if output == "json":
+            click.echo(msgspec.json.encode(report))
+        else:
+            write(sys.stdout, partial(print_report, report=report))
+    return EXIT_CODES[worst(report.level for report in told)]

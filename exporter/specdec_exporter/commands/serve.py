@@ -136,7 +136,7 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
     from specdec_exporter.serving import serve
 
     own = click.get_current_context().command.params
-    unknown = tuple(unknown_variables(os.environ, (str(each.envvar) for each in own if each.envvar)))
+    unknown = tuple(unknown_variables(os.environ, (str(parameter.envvar) for parameter in own if parameter.envvar)))
     if not config_check:
         return serve.run(settings, load, unknown)
     complain(unknown)

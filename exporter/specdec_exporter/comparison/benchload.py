@@ -23,7 +23,7 @@ from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Spread, batches, of_batches
 from specdec_exporter.speculation.findings import other_prompts
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
+from specdec_exporter.speculation.tailshift import Sample, Shift, tail_shift
 
 Runs = Sequence[BenchResult]
 

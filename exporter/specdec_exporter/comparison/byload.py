@@ -70,16 +70,17 @@ def speedups_by_load(plain: Baseline, candidates: Sequence[Baseline], policy: Po
 
     The load is the mean of all intervals around that power: what clients of a fixed number give is met, not missed.
     """
-    parts = [_by_power(each) for each in (plain, *candidates)]
+    without, having = _by_power(plain), [(candidate, _by_power(candidate)) for candidate in candidates]
+    parts = [without, *(part for _, part in having)]
     times, found = step_times(plain.intervals, policy), []
     for power in sorted({*chain(*parts)}):
-        around = total([load for each in parts for load in each.get(power, ())])
+        around = total([load for part in parts for load in part.get(power, ())])
         if around.steps < policy.cost.min_steps:
             continue
         speedups = {
-            each.name: known
-            for each, own in zip(candidates, parts[1:], strict=True)
-            if times and (known := _speedup(each, own.get(power, ()), times, policy))
+            candidate.name: known
+            for candidate, part in having
+            if times and (known := _speedup(candidate, part.get(power, ()), times, policy))
         }
         found.append(AtLoad(concurrency=around.concurrency, recorded_seconds=around.seconds, speedups=speedups))
     return found

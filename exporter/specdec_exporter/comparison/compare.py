@@ -53,7 +53,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures | None
 
 
-_FACTS: Final = Side.__struct_fields__[: Side.__struct_fields__.index("requests")]  # as a recording has them
+_FACTS: Final = (  # as a recording has them
+    "name",
+    "recorded_at",
+    "duration_seconds",
+    "interrupted",
+    "context",
+    "vllm_version",
+    "model_name",
+    "method",
+    "num_speculative_tokens",
+)
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

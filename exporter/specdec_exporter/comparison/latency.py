@@ -14,7 +14,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.chance import Estimate, Z
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
+from specdec_exporter.speculation.tailshift import Sample, Shift, tail_shift
 
 Direction = Literal["faster", "no_difference", "inconclusive", "slower"]
 Outcome = Literal[Direction, "tail_worse", "undecided"]

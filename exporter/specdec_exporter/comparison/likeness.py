@@ -26,7 +26,6 @@ FlagCode = Literal[
     "drafts_not_known",
     "order_swapped",
     "partly_verified",
-    "old_recording",
     "short_recording",
     "interrupted",
     "requests_failed",
@@ -183,9 +182,6 @@ def _speculation(baseline: Baseline, candidate: Baseline) -> Iterator[Flag]:
 def _recording(name: str, side: Baseline, policy: Policy) -> Iterator[Flag]:
     """Yield what is missing in a recording."""
     again = "Record it again with this version, to the end."
-    if side.old:
-        words = f"{name} was recorded with version 0.1, without the order of time, so its speed-up is rough"
-        yield Flag("old_recording", words, again)
     if len(side.blocks) < policy.chance.batches:
         words = (
             f"{name} has {len(side.blocks)} blocks of time: below {policy.chance.batches} intervals are wide, below "

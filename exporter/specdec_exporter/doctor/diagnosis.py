@@ -13,11 +13,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from specdec_exporter.inspection.examination import Examination, LogReading, Look, failed_starts, pitfall_finding
+from specdec_exporter.inspection.examination import Examination, LogReading, failed_starts, pitfall_finding
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
 from specdec_exporter.predictor.versions import canonical_method
+from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
 Stage = Literal["before", "log", "running"]
@@ -122,12 +123,15 @@ def of_log(reading: LogReading, *, up: bool = False) -> Observed:
     return Observed(stage="log", deployment=reading.deployment, findings=tuple(told))
 
 
-def of_running(examination: Examination, look: Look) -> Observed:
-    """Return what a running server shows: the findings of ``check``, without facts and failed starts."""
+def of_running(examination: Examination, evidence: Evidence, *, up: bool) -> Observed:
+    """Return what a running server shows: the findings of ``check``, without facts and failed starts.
+
+    ``up``: it answers.
+    """
     told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
-    told += failed_starts(examination.log, up=look.up) if examination.log else []
+    told += failed_starts(examination.log, up=up) if examination.log else []
     new = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
-    return Observed(stage="running", deployment=look.evidence.known() if look.up else Deployment(), findings=new)
+    return Observed(stage="running", deployment=evidence.known() if up else Deployment(), findings=new)
 
 
 def together(earlier: Deployment, later: Deployment) -> Deployment:

@@ -171,15 +171,15 @@ class OpenAccount:
 
     def _figures(self, counts: Counts, requests_running: float | None = None) -> Figures:
         k, adaptive = self.speculator().num_speculative_tokens, self.deployment.adaptive_verification
-        found = msgspec.structs.replace(log_figures(counts, k, adaptive), concurrency=requests_running)
-        return without_length(found) if self.cumulative else found
+        summed = msgspec.structs.replace(log_figures(counts, k, adaptive), concurrency=requests_running)
+        return without_length(summed) if self.cumulative else summed
 
     def _lifetime(self) -> tuple[int, int] | None:
         """Return accepted and draft tokens since the V0 engines started."""
-        found = [totals.lifetime for totals in self.totals.engines.values() if totals.windows and totals.lifetime]
-        if not self.cumulative or not found:
+        lifetimes = [totals.lifetime for totals in self.totals.engines.values() if totals.windows and totals.lifetime]
+        if not self.cumulative or not lifetimes:
             return None
-        return sum(accepted for accepted, _ in found), sum(drafted for _, drafted in found)
+        return sum(accepted for accepted, _ in lifetimes), sum(drafted for _, drafted in lifetimes)
 
     def _thirds(self) -> tuple[float, float] | None:
         if self.windows < TREND_MIN_WINDOWS:

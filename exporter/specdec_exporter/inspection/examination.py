@@ -7,6 +7,8 @@ predictor. An idle predictor is judged by its lifetime figures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from specdec_exporter.errors import FetchError
@@ -15,25 +17,14 @@ from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
-from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall
-from specdec_exporter.speculation.facts import Evidence
+from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.judging import judge, too_few
+from specdec_exporter.speculation.judging import judge, told
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Judgement, Level, Verdict, worst
-
-
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """Two readings of a running predictor. ``window`` lies between them; ``lifetime`` ends at the second."""
-
-    up: bool
-    evidence: Evidence
-    model_names: tuple[str, ...]
-    draft_model: str | None
-    start: StartSummary | None = None
-    window: Figures | None
-    lifetime: Figures | None
+from specdec_exporter.speculation.weighing import too_few
+from specdec_exporter.state.status import PredictorStatus
 
 
 class LogReading(msgspec.Struct, frozen=True):
@@ -62,32 +53,36 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
 def examine(
     access: tuple[Finding, ...],
-    look: Look,
+    status: PredictorStatus,
     reading: LogReading | None,
     policy: Policy,
-    judged: Judgement | None = None,
+    evidence: Evidence | None = None,
 ) -> Examination:
-    """Judge what was seen, unless it was ``judged`` already.
+    """Examine what the status says: its window lies between two readings, and its lifetime ends at the second.
 
-    ``access``: findings on reaching the predictor; ``reading``: its log, if given.
+    ``access``: findings on reaching the predictor; ``reading``: its log, if given. ``evidence`` is judged together with
+    the log; without it, the judgement of the status stands.
     """
     log = reading.analysis if reading else None
-    basis, span = _basis(look, log, policy)
-    evidence = _with_log(look.evidence, log)
-    if basis is not None and evidence.state in ("drafting", "idle"):
-        evidence = msgspec.structs.replace(evidence, state="drafting", figures=basis)
-    judgement = judged or judge(evidence, policy)
+    basis, span = _basis(status, log, policy)
+    if evidence is None:
+        judgement = told(status.verdict, status.state, status.pitfalls, status.break_even.acceptance_ratio)
+    else:
+        evidence = _with_log(evidence, log)
+        if basis is not None and evidence.state in ("drafting", "idle"):
+            evidence = msgspec.structs.replace(evidence, state="drafting", figures=basis)
+        judgement = judge(evidence, policy)
     findings = list(access)
-    if look.up:
-        findings += _predictor(look, judgement, basis, span)
+    if status.up:
+        findings += _predictor(status, judgement, basis, span)
         findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
-        findings += _log(reading, look)
+        findings += _log(reading, status)
     return Examination(
         findings=tuple(findings),
         log=log,
         basis=basis,
-        pitfalls=judgement.pitfalls if look.up else (),
+        pitfalls=judgement.pitfalls if status.up else (),
         verdict=judgement.verdict,
     )
 
@@ -109,12 +104,12 @@ def is_foreign(config: EngineConfig, vllm_version: str | None) -> bool:
     return None not in (config.vllm_version, vllm_version) and config.vllm_version != vllm_version
 
 
-def _basis(look: Look, log: Analysis | None, policy: Policy) -> tuple[Figures | None, str]:
+def _basis(status: PredictorStatus, log: Analysis | None, policy: Policy) -> tuple[Figures | None, str]:
     """Return the figures to judge and their span: the freshest ones with enough drafts, else the freshest ones."""
-    seconds = look.window.seconds if look.window else None
+    seconds = status.window.seconds if status.window else None
     candidates = [
-        (look.window, f"in {seconds:.1f} s" if seconds else "now"),
-        (look.lifetime, "since the predictor started"),
+        (status.window, f"in {seconds:.1f} s" if seconds else "now"),
+        (status.lifetime, "since the predictor started"),
         (log.judged.figures if log and log.judged else None, "in the log"),
     ]
     known = [(figures, span) for figures, span in candidates if figures and figures.drafted]
@@ -134,63 +129,65 @@ def _with_log(evidence: Evidence, log: Analysis | None) -> Evidence:
     )
 
 
-def _predictor(look: Look, judgement: Judgement, basis: Figures | None, span: str) -> list[Finding]:
+def _predictor(status: PredictorStatus, judgement: Judgement, basis: Figures | None, span: str) -> list[Finding]:
     """Return the findings on the release, on drafting, and on the judged figures."""
-    state, version = look.evidence.state, look.evidence.vllm_version
+    state, version = status.state, status.vllm_version
     if state == "stats_disabled":
         (finding,) = judgement.findings
         where = f"/version says vLLM {version}" if version else "this may not be vLLM"
         hint = "" if version else f" {_WRONG_PLACE}"
         return [Finding(finding.level, finding.subject, f"{finding.found}; {where}", f"{finding.action}{hint}")]
-    found = [_release(look)]
-    if look.start is not None:
-        found.append(Finding("PASS", "Start", look.start.text))
+    findings = [_release(status)]
+    if status.start is not None:
+        findings.append(Finding("PASS", "Start", status.start.text))
     if state == "speculation_off":
-        return [*found, *judgement.findings]
-    found.append(_speculation(look))
+        return [*findings, *judgement.findings]
+    findings.append(_speculation(status))
     if state == "not_drafting":
-        return [*found, *judgement.findings]
-    found.append(_drafting(look, basis, span))
-    return found if basis is None else [*found, *judgement.findings]
+        return [*findings, *judgement.findings]
+    findings.append(_drafting(status, basis, span))
+    return findings if basis is None else [*findings, *judgement.findings]
 
 
-def _release(look: Look) -> Finding:
-    evidence = look.evidence
-    version = evidence.vllm_version
+def _engines(status: PredictorStatus) -> int:
+    return len({engine.engine for engine in status.engines}) or 1  # V0 shows none before the first request
+
+
+def _release(status: PredictorStatus) -> Finding:
+    version, number = status.vllm_version, _engines(status)
     release = f"vLLM {version}" if version else "vLLM of unknown release (/version tells none)"
-    engines = f"{evidence.engines} engine{'s' if evidence.engines != 1 else ''}"
-    generation = (evidence.engine_generation or "?").upper()
-    return Finding("PASS", "Release", f"{release}, {generation}, {engines}, model {', '.join(look.model_names)}")
+    engines = f"{number} engine{'s' if number != 1 else ''}"
+    generation = (status.engine_generation or "?").upper()
+    return Finding("PASS", "Release", f"{release}, {generation}, {engines}, model {', '.join(status.model_names)}")
 
 
-def _speculation(look: Look) -> Finding:
-    evidence = look.evidence
+def _speculation(status: PredictorStatus) -> Finding:
     words = ["on"]
-    words += [f"method {evidence.method}"] if evidence.method else []
-    words += [f"draft model {look.draft_model}"] if look.draft_model else []
-    words += sampling_words(evidence.deployment)
-    words += [f"k = {evidence.num_speculative_tokens}"] if evidence.num_speculative_tokens else []
-    note = None if evidence.method else "Only the log names method and draft model: give it with --predictor.log-path."
+    words += [f"method {status.method}"] if status.method else []
+    words += [f"draft model {status.draft_model}"] if status.draft_model else []
+    words += sampling_words(status)
+    words += [f"k = {status.num_speculative_tokens}"] if status.num_speculative_tokens else []
+    note = None if status.method else "Only the log names method and draft model: give it with --predictor.log-path."
     return Finding("PASS", "Speculation", ", ".join(words), note)
 
 
-def sampling_words(deployment: Deployment) -> list[str]:
+def sampling_words(server: Deployment | PredictorStatus) -> list[str]:
     """Return what is unusual about how the target samples and verifies."""
-    words = [f"{deployment.rejection_sampling} rejection sampling"] if deployment.rejection_sampling else []
-    return [*words, "adaptive verification"] if deployment.adaptive_verification else words
+    words = [f"{server.rejection_sampling} rejection sampling"] if server.rejection_sampling else []
+    return [*words, "adaptive verification"] if server.adaptive_verification else words
 
 
-def _drafting(look: Look, basis: Figures | None, span: str) -> Finding:
-    window, lifetime = look.window, look.lifetime
+def _drafting(status: PredictorStatus, basis: Figures | None, span: str) -> Finding:
+    window, lifetime = status.window, status.lifetime
     seconds = f"{window.seconds:.1f} s" if window and window.seconds else "the moment looked at"
     judged = f"; judged by the figures {span}"
-    if look.evidence.state == "drafting" and window is not None:
-        found = f"{count(window.drafts)} drafts of {count(window.draft_tokens)} tokens in {seconds}"
-        return Finding("PASS", "Drafting", found if basis is window else f"{found}{judged}")
+    if status.state == "drafting" and window is not None:
+        drafts = f"{count(window.drafts)} drafts of {count(window.draft_tokens)} tokens in {seconds}"
+        return Finding("PASS", "Drafting", drafts if basis is window else f"{drafts}{judged}")
     if lifetime is not None and lifetime.drafted:
         drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"
-        found = f"no traffic in {seconds}; {drafted} since the predictor started"
-        return Finding("PASS", "Drafting", found if basis is lifetime else f"{found}{judged}")
+        drafts = f"no traffic in {seconds}; {drafted} since the predictor started"
+        return Finding("PASS", "Drafting", drafts if basis is lifetime else f"{drafts}{judged}")
     action = "Send the predictor requests and run the check again."
     return Finding("WARN", "Drafting", "nothing was drafted yet", action)
 
@@ -202,25 +199,32 @@ def pitfall_finding(pitfall: KnownPitfall) -> Finding:
     return Finding(level, subject, pitfall.meaning, pitfall.action)
 
 
-def _log(reading: LogReading, look: Look) -> list[Finding]:
+def baseline_finding(name: str, refusal: str | None, details: str, remarks: Sequence[str]) -> Finding:
+    """Return the finding on a baseline that is compared with a predictor, or is refused."""
+    if refusal is not None:
+        return Finding("WARN", "Baseline", f"{name} is not compared: {refusal}", "Record one of this model.")
+    return Finding("PASS", "Baseline", f"{name}{details}", "; ".join(remarks) or None)
+
+
+def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:
     """Judge the log alone, and against the counters."""
-    log, version = reading.analysis, look.evidence.vllm_version
-    findings = failed_starts(log, up=look.up)
+    log, version = reading.analysis, status.vllm_version
+    findings = failed_starts(log, up=status.up)
     findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
-    if found := unreadable(reading.counters):
+    if words := unreadable(reading.counters):
         findings.append(
-            Finding("WARN", "Log", found, "Several processes that share the file may cut each other's lines.")
+            Finding("WARN", "Log", words, "Several processes that share the file may cut each other's lines.")
         )
     doubt: Level = "WARN" if reading.counters.dropped["untrusted_lines"] else "PASS"
     findings += [Finding(doubt, "Log", words) for words in on_trust(reading.counters)]
     if log.last_config is not None and is_foreign(log.last_config, version):
-        found = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
-        findings.append(Finding("WARN", "Log", found, "Give the log of this predictor."))
+        words = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
+        findings.append(Finding("WARN", "Log", words, "Give the log of this predictor."))
     elif log.windows:
-        found = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
-        findings += [Finding("PASS", "Log", found), *_agreement(log, look)]
+        words = f"{log.windows} spec-decode lines, {log.first_timestamp} to {log.last_timestamp}"
+        findings += [Finding("PASS", "Log", words), *_agreement(log, status)]
     elif not reading.failures and log.failed_start is None:
-        findings.append(_no_lines(log, look))
+        findings.append(_no_lines(log, status))
     return findings
 
 
@@ -239,33 +243,33 @@ def _often(told: str, log: Analysis) -> str:
     return told if tries < 2 else f"{told} ({tries:,} starts failed in this log)"
 
 
-def _no_lines(log: Analysis, look: Look) -> Finding:
-    drafted = look.lifetime is not None and bool(look.lifetime.draft_tokens)
-    if look.up and not drafted:
+def _no_lines(log: Analysis, status: PredictorStatus) -> Finding:
+    drafted = status.lifetime is not None and bool(status.lifetime.draft_tokens)
+    if status.up and not drafted:
         return Finding("PASS", "Log", "no spec-decode line, because nothing was drafted")
     # With an init line the log still tells method and draft model.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
-        found = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
-        return Finding(level, "Log", found)
-    found = "no spec-decode line, though tokens were drafted"
-    return Finding(level, "Log", found, "Check that this is the predictor's log, and that it is complete.")
+        words = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
+        return Finding(level, "Log", words)
+    words = "no spec-decode line, though tokens were drafted"
+    return Finding(level, "Log", words, "Check that this is the predictor's log, and that it is complete.")
 
 
-def _agreement(log: Analysis, look: Look) -> list[Finding]:
+def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:
     """Compare the tokens of the log's lines with the predictor's counters.
 
     The log may hold less: its lines come one interval late, and rotation removes them. V0 counters cannot be compared.
     """
-    counted = look.lifetime.draft_tokens if look.lifetime and look.evidence.engine_generation != "v0" else None
+    counted = status.lifetime.draft_tokens if status.lifetime and status.engine_generation != "v0" else None
     account = log.judged
-    if counted is None or account is None or account.figures is None or account.starts > max(1, look.evidence.engines):
+    if counted is None or account is None or account.figures is None or account.starts > _engines(status):
         return []
     logged = account.figures.draft_tokens or 0.0
     if logged > counted:
-        found = f"it holds {count(logged)} draft tokens, the predictor counts {count(counted)}"
+        words = f"it holds {count(logged)} draft tokens, the predictor counts {count(counted)}"
         hint = "The log may belong to another predictor, or start before the last restart."
-        return [Finding("WARN", "Log", found, hint)]
+        return [Finding("WARN", "Log", words, hint)]
     share = percent(logged / counted) if counted else "-"
     return [Finding("PASS", "Log", f"its lines hold {share} of the draft tokens that the predictor counts")]
 

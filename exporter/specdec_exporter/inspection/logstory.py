@@ -31,7 +31,7 @@ from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.versions import NOT_SPECULATIVE, KnownPitfall, WarningCount, warning_counts
 from specdec_exporter.speculation.acceptance import Counts
-from specdec_exporter.speculation.facts import Evidence, StateName
+from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Policy, load_policy
@@ -155,7 +155,7 @@ class LogStory:
         """Return what the log shows of what ran at its end."""
         config, said = self._latest.account.config, self._speculator()
         judged = any(account.windows for account in self._accounts.values())
-        found = self._evidence(None).known()
+        known = self._evidence(None).known()
         is_on = True if self._latest.account.windows and self._is_on() is None else self._is_on()
         shown = {
             "model": config.model if config else None,
@@ -163,7 +163,7 @@ class LogStory:
             "speculative": is_on,
             "drafting": True if judged else None,
         }
-        return msgspec.structs.replace(found, **{field: value for field, value in shown.items() if value is not None})
+        return msgspec.structs.replace(known, **{field: value for field, value in shown.items() if value is not None})
 
     def _speculator(self) -> Speculator:
         """Return what drafts at the log's end. The arguments of a start are known before its engine's line."""

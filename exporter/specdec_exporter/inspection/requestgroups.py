@@ -217,9 +217,9 @@ class RequestGroups:
         """Return whether the longest prompts accept less than the shortest, of the bands with enough requests."""
         counters, policy = self._by["prompt_length"], load_policy()
         known = {
-            name: found
+            name: mean
             for name in self._length_names
-            if (found := counters[name].mean_ratio(policy.min_effective_drafts)) is not None
+            if (mean := counters[name].mean_ratio(policy.min_effective_drafts)) is not None
         }
         if len(known) < 2:
             return ()

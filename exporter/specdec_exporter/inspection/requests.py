@@ -75,11 +75,11 @@ class RequestStory:
         ratio = record.acceptance_ratio
         if ratio is None or record.request_id is None or record.drafts < self._min_drafts:
             return
-        found = LeastAccepted(
+        request = LeastAccepted(
             request_id=record.request_id, model=record.model, acceptance_ratio=ratio, drafts=record.drafts
         )
         # Of equal ones the first stays.
-        heapq.heappush(self._least, (-ratio, -self._all.requests, found))
+        heapq.heappush(self._least, (-ratio, -self._all.requests, request))
         if len(self._least) > _LEAST_ACCEPTED:
             heapq.heappop(self._least)
 
@@ -98,7 +98,7 @@ class RequestStory:
             all=self._all.close(),
             groups=self._groups.closed(),
             findings=(_PARTLY_VERIFIED,) if partly_verified else self._groups.findings(),
-            least_accepted=tuple(found for _, _, found in least),
+            least_accepted=tuple(request for _, _, request in least),
             least_accepted_min_drafts=self._min_drafts,
             without_record=self.without_record,
             junk=self.junk,

@@ -1,4 +1,4 @@
-"""What lives as long as ``serve`` runs: :mod:`runtime` reads, :mod:`state` changes, :mod:`collector` renders.
+"""What lives as long as ``serve`` runs: :mod:`predictorruntime` reads, :mod:`collector` renders.
 
-The commands start :mod:`serve`; ``check`` also uses :mod:`state`, and the docs use :mod:`families`.
+The commands start :mod:`serve`, and the docs use :mod:`families`. The room ``state`` knows a predictor.
 """

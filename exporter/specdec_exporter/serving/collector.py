@@ -14,7 +14,6 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.serving.benefits import benefits_of
 from specdec_exporter.serving.families.baseline import BASELINE, BASELINE_LOAD
 from specdec_exporter.serving.families.benefit import BENEFIT, LOAD, POLICY
 from specdec_exporter.serving.families.counts import COPIED, DRAFTS
@@ -25,7 +24,17 @@ from specdec_exporter.serving.families.log import LOG, PREDICTOR_LOG, READER
 from specdec_exporter.serving.families.predictor import PREDICTOR, VERDICT
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
-from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.state.benefits import benefits_of, load_ratio_of
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.view import (
+    break_even_of,
+    drafts_of,
+    engines_of,
+    log_engines_of,
+    said_of,
+    state_name,
+    window_of,
+)
 
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
@@ -49,15 +58,15 @@ class SpecdecCollector(Collector):
         The states are looked at here and now. The metrics are made as they are wanted, so another thread may do that.
         """
         shown_predictors = self._runtime.predictors if predictors is None else predictors
-        taken = [*of_predictors(shown_predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
-        return chain(filter(None, map(_metric, taken)), self._process.collect())
+        families = [*of_predictors(shown_predictors, self._window), *shown(EXPORTER, [([], self._runtime)])]
+        return chain(filter(None, map(_metric, families)), self._process.collect())
 
 
 Subjects = list[tuple[list[str], Any]]
 """What a group's families are about, each with the values of its labels."""
 
 
-def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterator[Taken]:
+def of_predictors(predictors: Sequence[PredictorRuntime], window: str) -> Iterator[FamilyValues]:
     """Return the families about predictors, from one consistent look at their states."""
     for same in zip(*map(_groups, predictors), strict=True):
         group = same[0][0]
@@ -69,55 +78,54 @@ def _groups(predictor: PredictorRuntime) -> list[tuple[Group[Any], Subjects]]:
     state = predictor.state
     service = [state.name]
     logged = [state.name, next(iter(state.model_names), "")]  # a log's lines name no model
-    engines = [([state.name, view.model_name, view.engine], view) for view in state.engines()]
+    engines = [([state.name, view.model_name, view.engine], view) for view in engines_of(state)]
     benefits = [([state.name, model], benefit) for model, benefit in benefits_of(state)]
-    verdict = state.verdict
-    states = [(labels, (state, view.state)) for labels, view in engines] or [([*logged, ""], (state, state.state))]
+    verdict = said_of(state).shown.code
+    states = [(labels, (state, view.state)) for labels, view in engines] or [
+        ([*logged, ""], (state, state_name(state)))
+    ]
     return [
-        (DRAFTS, [([state.name, *key], counts) for key, counts in state.drafts().items()]),
+        (DRAFTS, [([state.name, *key], counts) for key, counts in drafts_of(state).items()]),
         (COPIED, [(labels, view.snapshot) for labels, view in engines if view.snapshot]),
         (DERIVED, [(labels, view.window) for labels, view in engines if view.window]),
         (WINDOWS, [*engines]),
-        (LOG, [([*logged, engine], totals) for engine, totals in state.log_engines()]),
+        (LOG, [([*logged, engine], totals) for engine, totals in log_engines_of(state)]),
         (PREDICTOR, [*states]),
         (PREDICTOR_LOG, [([*logged, ""], state)]),
         (VERDICT, [([state.name, model], verdict) for model in state.model_names or ("",)]),
         (POLICY, _assumed(state)),
         (BENEFIT, [*benefits]),
         (LOAD, [*benefits]),
-        (BASELINE, _baseline(predictor, predictor.pinned)),
-        (BASELINE_LOAD, _baseline(predictor, predictor.load_ratio)),
+        (BASELINE, _baseline(state, state.pinned)),
+        (BASELINE_LOAD, _baseline(state, load_ratio_of(state))),
         (SCRAPE, [(service, predictor)]),
         (READER, [(service, state.reader)] if state.reader else []),
     ]
 
 
-def _baseline(predictor: PredictorRuntime, subject: object) -> Subjects:
+def _baseline(state: PredictorState, subject: object) -> Subjects:
     """What is about the baseline, for the model that it is served for."""
-    pinned = predictor.pinned
-    if pinned is None or pinned.fit.model_name is None:
-        return []
-    return [([predictor.state.name, pinned.fit.model_name], subject)]
+    return [] if state.fit.model_name is None else [([state.name, state.fit.model_name], subject)]
 
 
-def _assumed(state: PredictorView) -> Subjects:
+def _assumed(state: PredictorState) -> Subjects:
     """The assumed break-even of all engines; nothing without drafts, because an idle replica has no load."""
-    if (window := state.window()) is None or not window.drafted:
+    if (window := window_of(state)) is None or not window.drafted:
         return []
-    assumed = state.assumed_break_even
+    assumed = break_even_of(state)
     return [([state.name, model], assumed) for model in state.model_names or ("",)]
 
 
-def shown(group: Group[S], subjects: Sequence[tuple[list[str], S]], window: str = "") -> Iterator[Taken]:
+def shown(group: Group[S], subjects: Sequence[tuple[list[str], S]], window: str = "") -> Iterator[FamilyValues]:
     """The families of a group with the values of the subjects; each subject comes with its labels' values."""
     for family in group.families:
         values = [(labels, value) for labels, subject in subjects if (value := family.value(subject)) is not None]
         if values:
             text = help_text(group, family, window)
-            yield Taken(family.type, family.name, text, (*group.labels, *family.labels), values)
+            yield FamilyValues(family.type, family.name, text, (*group.labels, *family.labels), values)
 
 
-class Taken(NamedTuple):
+class FamilyValues(NamedTuple):
     """One family as it was when it was looked at."""
 
     type: str
@@ -127,12 +135,12 @@ class Taken(NamedTuple):
     values: list[tuple[list[str], float | Histogram | Mapping[Any, float] | Mapping[Any, Histogram]]]
 
 
-def _metric(taken: Taken) -> Metric | None:
-    metric = _METRICS[taken.type](taken.name, taken.help, labels=taken.labels)
-    for labels, value in taken.values:
+def _metric(family: FamilyValues) -> Metric | None:
+    metric = _METRICS[family.type](family.name, family.help, labels=family.labels)
+    for labels, value in family.values:
         if isinstance(value, Mapping):
-            for key, one in value.items():
-                _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], one)
+            for key, part in value.items():
+                _add(metric, [*labels, *(key if isinstance(key, tuple) else (str(key),))], part)
         else:
             _add(metric, labels, value)
     return metric if metric.samples else None

@@ -8,9 +8,9 @@ import logging
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import aiohttp
-import msgspec
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import PredictorSettings
@@ -20,10 +20,10 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, without_cre
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.serving.complaints import Complaints
 from specdec_exporter.serving.logsource import LogSource, open_log_source
-from specdec_exporter.serving.predictorstatus import noted
-from specdec_exporter.serving.problems import Problem, problems
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import BaselineStatus, PredictorStatus
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot, observe_version, pin
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import noted, status_of
+from specdec_exporter.state.status import PredictorStatus
 
 LOG = logging.getLogger("specdec")
 
@@ -51,7 +51,7 @@ class PredictorRuntime:
     ) -> None:
         self.settings = settings
         reader = ReaderCounters() if settings.log_paths or settings.log_source == "kubernetes" else None
-        self.state: PredictorState = PredictorState(
+        self.state = PredictorState(
             settings.name, without_credentials(settings.url), window_seconds=window_seconds, reader=reader
         )
         self.metrics_health = CollectorHealth(success=False)
@@ -66,18 +66,16 @@ class PredictorRuntime:
         self._noted: frozenset[str] = frozenset()
         self._said_untrusted = False
         self._asking_version = asyncio.Lock()
-        self.pinned: PinnedBaseline | None = None
-        self._refusal: str | None = None
+        self._refusal: str | None = None  # of the baseline, as it was logged
         self._observed: Snapshot | None = None  # the last
-        self._seen: Snapshot | None = None  # the last with an engine
 
     @property
     def health(self) -> dict[str, CollectorHealth]:
         """Health by source: ``metrics``, and ``log`` if one is read."""
-        found = {"metrics": self.metrics_health}
+        health = {"metrics": self.metrics_health}
         if self._source is not None and self.state.reader is not None:
-            found["log"] = CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
-        return found
+            health["log"] = CollectorHealth(self._source.problem is None, self.state.reader.round_seconds)
+        return health
 
     def start(self) -> None:
         """Begin to follow the log."""
@@ -87,7 +85,7 @@ class PredictorRuntime:
 
     async def _follow(self, source: LogSource, first_look: asyncio.Task[None]) -> None:
         await first_look
-        await source.follow(self.state.observe_event, self._stop)
+        await source.follow(partial(observe_event, self.state), self._stop)
 
     async def begun(self) -> None:
         """Wait until the reader knows what the log held at the start."""
@@ -148,7 +146,7 @@ class PredictorRuntime:
         try:
             snapshot = await self.fetcher.fetch(timeout_seconds)
         except FetchError as error:
-            self.state.observe_failure(str(error), lost=error.reason == "connect")
+            observe_failure(self.state, str(error), lost=error.reason == "connect")
             self._complaints.failed(error)
             self._ended(started, success=False)
             return
@@ -171,18 +169,16 @@ class PredictorRuntime:
                 await self._asking_version.acquire()
             try:
                 if not self.state.version_asked:
-                    self.state.observe_version(await self.fetcher.version(timeout_seconds))
-                    self._look_at_baseline()
+                    observe_version(self.state, await self.fetcher.version(timeout_seconds))
+                    self._say_refusal()
             finally:
                 self._asking_version.release()
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot of the predictor's metrics."""
-        self.state.observe_snapshot(snapshot)
+        observe_snapshot(self.state, snapshot)
         self._observed = snapshot
-        if snapshot.engines:
-            self._seen = snapshot
-        self._look_at_baseline()
+        self._say_refusal()
         notes = {note.code: note for note in noted(self.state)}
         for code in notes.keys() - self._noted:
             about = {"predictor": self.state.name, "reason": notes[code].meaning, "action": notes[code].action}
@@ -191,65 +187,28 @@ class PredictorRuntime:
 
     def pin(self, pinned: PinnedBaseline | None) -> None:
         """Use this baseline from now on, or none."""
-        self.pinned, self._refusal = pinned, None
-        self.state.forget_verdict()
-        self._look_at_baseline()
+        pin(self.state, pinned)
+        self._refusal = None
+        self._say_refusal()
 
-    def _look_at_baseline(self) -> None:
-        """Check that the baseline fits what runs; log each change once."""
-        if self.pinned is None or self._seen is None:
-            self.state.observe_baseline(None)
-            return
-        self.pinned.observe(self._seen, self.state.running.vllm_version)
-        self.state.observe_baseline(self.pinned.decoding)
-        refusal = self.pinned.fit.refusal or ""
-        if refusal == self._refusal:
+    def _say_refusal(self) -> None:
+        """Log once whether the baseline fits what runs, and each change of that."""
+        pinned = self.state.pinned
+        if pinned is None or self.state.seen is None or (refusal := self.state.fit.refusal or "") == self._refusal:
             return
         self._refusal = refusal
-        about = {"predictor": self.state.name, "path": self.pinned.path}
+        about = {"predictor": self.state.name, "path": pinned.path}
         if refusal:
             LOG.warning("baseline is not served", extra={**about, "reason": refusal})
         else:
-            LOG.info("baseline is served", extra={**about, "baseline": self.pinned.baseline.name})
-
-    @property
-    def load_ratio(self) -> float | None:
-        """The load of the baseline's model now / that of the recording; ``None`` if either is not known."""
-        model = self.pinned.fit.model_name if self.pinned else None
-        load = None if model is None else self.state.load(model)
-        return self.pinned.load_ratio(*load) if self.pinned and load else None
-
-    def problems(self) -> dict[Problem, float]:
-        """Return 1 for each problem with the predictor's figures now."""
-        return dict.fromkeys(problems(self.state, self.pinned, time.time()), 1.0)
+            LOG.info("baseline is served", extra={**about, "baseline": pinned.baseline.name})
 
     def status(self) -> PredictorStatus:
         """Return the predictor's status."""
-        known, age = self.state.status(), self.age_seconds
-        log, problem = known.log, self._source.problem if self._source else None
-        return msgspec.structs.replace(
-            known,
+        age = self.age_seconds
+        return status_of(
+            self.state,
             age_seconds=age,
             old=age is not None and age > 2 * self.settings.interval,
-            baseline=_baseline_status(self.pinned) if self.pinned else None,
-            log=msgspec.structs.replace(log, problem=problem) if log else None,
+            log_problem=self._source.problem if self._source else None,
         )
-
-
-def _baseline_status(pinned: PinnedBaseline) -> BaselineStatus:
-    baseline = pinned.baseline
-    return BaselineStatus(
-        name=baseline.name,
-        recorded_at=baseline.recorded_at,
-        recorded_timestamp=baseline.recorded_timestamp,
-        duration_seconds=baseline.duration_seconds,
-        interrupted=baseline.interrupted,
-        model_name=baseline.model_name,
-        vllm_version=baseline.vllm_version,
-        served=pinned.fit.refusal is None,
-        refusal=pinned.fit.refusal,
-        remarks=pinned.remarks,
-        acceptance_ratio=pinned.acceptance_ratio,
-        mean_acceptance_length=pinned.mean_acceptance_length,
-        mean_latency_seconds={sli: histogram.mean for sli, histogram in baseline.histograms()},
-    )

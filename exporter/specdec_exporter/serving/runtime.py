@@ -17,7 +17,7 @@ from specdec_exporter.config import PredictorSettings, Settings
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
-from specdec_exporter.serving.status import Status
+from specdec_exporter.state.status import Status
 
 LOG = logging.getLogger("specdec")
 
@@ -123,7 +123,11 @@ class ExporterRuntime:
     def _build(self, settings: Settings) -> tuple[dict[str, PredictorRuntime], dict[str, PinnedBaseline]]:
         """Return the predictors and the baselines by name: those that run on, and new ones."""
         assert self._session is not None  # noqa: S101  start() comes first
-        pinned = {each.name: PinnedBaseline(each.baseline) for each in settings.predictors if each.baseline}
+        pinned = {
+            predictor.name: PinnedBaseline(predictor.baseline)
+            for predictor in settings.predictors
+            if predictor.baseline
+        }
         same_window = settings.window == self.settings.window
         wanted: dict[str, PredictorRuntime] = {}
         for predictor in settings.predictors:

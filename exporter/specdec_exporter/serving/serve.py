@@ -94,8 +94,10 @@ async def check(settings: Settings) -> None:
     The check may run elsewhere, so free ports and the Kubernetes API do not matter.
     """
     files = tuple(
-        msgspec.structs.replace(each, log_source="file", log_paths=()) if each.log_source == "kubernetes" else each
-        for each in settings.predictors
+        msgspec.structs.replace(predictor, log_source="file", log_paths=())
+        if predictor.log_source == "kubernetes"
+        else predictor
+        for predictor in settings.predictors
     )
     settings = msgspec.structs.replace(settings, predictors=files)
     runtime = ExporterRuntime(settings, lambda: settings)

@@ -10,11 +10,11 @@ import msgspec
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Z
-from specdec_exporter.speculation.facts import DecodingBaseline, Evidence
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.measured import COMPARED, Measured
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.tail import Sample, Shift, tail_shift
+from specdec_exporter.speculation.tailshift import Sample, Shift, tail_shift
 
 Basis = Literal["measured", "assumed"]
 

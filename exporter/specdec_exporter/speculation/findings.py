@@ -9,7 +9,7 @@ import msgspec
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven, needed
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.facts import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.verdict import Finding, VerdictCode

@@ -4,42 +4,60 @@ from __future__ import annotations
 
 import math
 
-from specdec_exporter.speculation.benefit import BreakEven, Slowdown, Speed, against
-from specdec_exporter.speculation.facts import Evidence
+import msgspec
+
+from specdec_exporter.speculation.benefit import BreakEven, against
+from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Level, Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import Level, Undecided, Verdict
+from specdec_exporter.speculation.weighing import Weighed
+
+_Words = tuple[str, str]
 
 
-def undecided(case: str, reason: str) -> Verdict:
+class WithoutDrafts(msgspec.Struct, frozen=True, kw_only=True):
+    """The sentences of a verdict where nothing was drafted."""
+
+    headline: str
+    action: str
+    reasons: tuple[str, ...] = ()
+
+
+def undecided(case: Undecided, reason: str) -> Verdict:
     """Return the verdict that there is none, and why."""
-    headline, action = _WORDS[case]
+    headline, action = _UNDECIDED[case]
     return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
 
 
-def sentence(
-    code: VerdictCode,
-    even: BreakEven,
-    figures: Figures,
-    evidence: Evidence,
-    *,
-    measured: Speed | None,
-    late: Slowdown | None,
-) -> tuple[str, str]:
-    """Return headline and next step for a word; ``measured`` and ``late``: speed and latency against the baseline."""
-    rate = figures.acceptance_ratio
-    pays = measured is not None and measured.word == "healthy"
-    case: str = "broken_by_length" if rate is None and code == "broken" else code
-    if code == "slower":
-        case = "slower_paying" if pays else "slower_by_drafts" if late is not None and late.by_drafts else code
-    elif code in ("harmful", "watch") and evidence.cost is not None:
-        case = f"{code}_by_steps"
-    elif pays:
-        case = "healthy_measured"
-    elif rate is not None and code == "watch" and rate < even.acceptance_ratio:
-        case = "watch_low"
-    headline, action = _WORDS[case]
-    filled = {"speedup": measured.speedup.value if measured else math.nan, "against": against(figures, even)}
-    return headline.format_map(filled), action.format(measure=_how_to_measure(evidence))
+def sentence(weighed: Weighed, figures: Figures, even: BreakEven) -> tuple[str, str]:
+    """Return headline and next step for the word that was chosen for drafts."""
+    headline, action = _words(weighed, figures, even)
+    speedup = weighed.measured.speedup.value if weighed.measured else math.nan
+    filled = {"speedup": speedup, "against": against(figures, even)}
+    return headline.format_map(filled), action.format(measure=_how_to_measure(weighed.evidence))
+
+
+def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
+    """Return headline and next step, with places for figures."""
+    rate, pays = figures.acceptance_ratio, weighed.measured is not None and weighed.measured.word == "healthy"
+    by_steps = weighed.evidence.cost is not None
+    match weighed.code:
+        case "broken":
+            return _BROKEN_BY_LENGTH if rate is None else _BROKEN
+        case "slower":
+            by_drafts = weighed.late is not None and weighed.late.by_drafts
+            return _SLOWER_PAYING if pays else _SLOWER_BY_DRAFTS if by_drafts else _SLOWER
+        case "harmful":
+            return _HARMFUL_BY_STEPS if by_steps else _HARMFUL
+        case "not_paying":
+            return _NOT_PAYING
+        case "healthy":
+            return _HEALTHY_MEASURED if pays else _HEALTHY
+    return _WATCH_BY_STEPS if by_steps else _WATCH_LOW if _is_low(rate, even) else _WATCH
+
+
+def _is_low(rate: float | None, even: BreakEven) -> bool:
+    return rate is not None and rate < even.acceptance_ratio
 
 
 def _how_to_measure(evidence: Evidence) -> str:
@@ -56,51 +74,51 @@ _LOOK_ELSEWHERE = (
     "If it began with a deployment, roll back. Otherwise look at load (waiting requests, KV cache, preemptions), "
     "neighbours on the machine and longer prompts."
 )
-_WORDS: dict[str, tuple[str, str]] = {
-    "slower": ("Slower than before, not because of drafts", _LOOK_ELSEWHERE),
-    "slower_paying": (
-        "Slower than before, not because of drafts: speculation still gives {speedup:.2f}x",
-        _LOOK_ELSEWHERE,
-    ),
-    "slower_by_drafts": (
-        "Slower than before: fewer draft tokens are accepted",
-        "Find what changed when acceptance fell: draft model, target, quantisation, release, sampling or prompts.",
-    ),
+_UNDECIDED: dict[Undecided, _Words] = {
     "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
     "synthetic": (
         "Acceptance is synthetic: it says nothing about the draft",
         "To measure the draft, remove rejection_sample_method from --speculative-config: synthetic is for tests.",
     ),
-    "broken": (
-        "Almost nothing that is drafted is accepted",
-        "Check that draft and target belong together: model, tokenizer, quantisation, release. Then {measure}.",
-    ),
-    "broken_by_length": (
-        "The first token of a draft is almost never accepted",
-        "Check that draft and target belong together. Look at low load too: a busy vLLM may verify none of a draft.",
-    ),
-    "harmful": (
-        "Decoding is much slower than when its baseline was recorded",
-        "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
-    ),
-    "harmful_by_steps": (
-        "Speculation does harm: decoding is slower with it than without it",
-        "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
-    ),
-    "not_paying": (
-        "Speculation does not pay: decoding is no faster with it",
-        "Switch speculation off at this load, or limit it to smaller batches.",
-    ),
-    "watch_low": (
-        "May lose: {against}",
-        "To know, {measure}. What a step gives depends on draft head, temperature and prompts; what pays, on the load.",
-    ),
-    "watch": ("May pay: {against}", "To know, {measure}."),
-    "watch_by_steps": ("The measurement does not tell yet whether speculation pays", "To know, {measure}."),
-    "healthy_measured": ("Speculation is paying off", "Nothing to do."),
-    "healthy": ("Probably pays: {against}", "To know, {measure}."),
 }
+_SLOWER = ("Slower than before, not because of drafts", _LOOK_ELSEWHERE)
+_SLOWER_PAYING = (
+    "Slower than before, not because of drafts: speculation still gives {speedup:.2f}x",
+    _LOOK_ELSEWHERE,
+)
+_SLOWER_BY_DRAFTS = (
+    "Slower than before: fewer draft tokens are accepted",
+    "Find what changed when acceptance fell: draft model, target, quantisation, release, sampling or prompts.",
+)
+_BROKEN = (
+    "Almost nothing that is drafted is accepted",
+    "Check that draft and target belong together: model, tokenizer, quantisation, release. Then {measure}.",
+)
+_BROKEN_BY_LENGTH = (
+    "The first token of a draft is almost never accepted",
+    "Check that draft and target belong together. Look at low load too: a busy vLLM may verify none of a draft.",
+)
+_HARMFUL = (
+    "Decoding is much slower than when its baseline was recorded",
+    "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
+)
+_HARMFUL_BY_STEPS = (
+    "Speculation does harm: decoding is slower with it than without it",
+    "Roll back to the last good --speculative-config, or remove it, now; investigate afterwards.",
+)
+_NOT_PAYING = (
+    "Speculation does not pay: decoding is no faster with it",
+    "Switch speculation off at this load, or limit it to smaller batches.",
+)
+_WATCH_LOW = (
+    "May lose: {against}",
+    "To know, {measure}. What a step gives depends on draft head, temperature and prompts; what pays, on the load.",
+)
+_WATCH = ("May pay: {against}", "To know, {measure}.")
+_WATCH_BY_STEPS = ("The measurement does not tell yet whether speculation pays", "To know, {measure}.")
+_HEALTHY_MEASURED = ("Speculation is paying off", "Nothing to do.")
+_HEALTHY = ("Probably pays: {against}", "To know, {measure}.")
 
 SUSPECTED = (
     "Decoding may be slower with speculation than without it",
@@ -120,14 +138,12 @@ SUBJECTS: dict[str, tuple[Level, str]] = {
     "idle": ("PASS", "Drafting"),
     "not_drafting": ("WARN", "Drafting"),
 }
-WITHOUT_DRAFTS: dict[str, Verdict] = {
-    "unreachable": Verdict(
-        code="unknown",
+WITHOUT_DRAFTS: dict[str, WithoutDrafts] = {
+    "unreachable": WithoutDrafts(
         headline="No metrics of the predictor, so nothing is known",
         action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
     ),
-    "stats_disabled": Verdict(
-        code="unknown",
+    "stats_disabled": WithoutDrafts(
         headline="The predictor answers, but without engine statistics",
         reasons=(
             "its /metrics holds none of the inference engine's families",
@@ -135,8 +151,7 @@ WITHOUT_DRAFTS: dict[str, Verdict] = {
         ),
         action="Start vLLM without --disable-log-stats, or point --predictor.url at vLLM instead of a proxy.",
     ),
-    "speculation_off": Verdict(
-        code="off",
+    "speculation_off": WithoutDrafts(
         headline="Speculative decoding is off",
         reasons=(
             "the predictor exposes no draft counters, or its log says speculative_config=None",
@@ -144,13 +159,11 @@ WITHOUT_DRAFTS: dict[str, Verdict] = {
         ),
         action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
     ),
-    "idle": Verdict(
-        code="idle",
+    "idle": WithoutDrafts(
         headline="Speculation is on; no tokens are being generated",
         action="Wait for traffic.",
     ),
-    "not_drafting": Verdict(
-        code="watch",
+    "not_drafting": WithoutDrafts(
         headline="Tokens are generated, but nothing is drafted",
         reasons=("no draft tokens while decoding steps go on",),
         action="Look for sampling parameters that switch speculation off, a batch-size limit (dynamic k), or, with "

@@ -1,13 +1,13 @@
 """Is speculation paying off? What a judgement says: one word, one sentence, the reasons, the next step.
 
-``judging.py`` chooses the word, ``sentences.py`` has the sentences, ``findings.py`` the reasons. Page, API, ``check``
+``weighing.py`` chooses the word, ``sentences.py`` has the sentences, ``findings.py`` the reasons. Page, API, ``check``
 and ``analyze`` show this judgement; the rule pack records the same states by the same thresholds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,10 @@ from specdec_exporter.speculation.benefit import Basis
 from specdec_exporter.speculation.chance import Estimate
 
 VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
+# Words that say nothing against drafts.
+FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
+# Why there is no word though there are drafts.
+Undecided = Literal["no_figures", "few_drafts", "synthetic"]
 Level = Literal["PASS", "WARN", "FAIL"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
 

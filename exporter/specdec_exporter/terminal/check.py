@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 
-from specdec_exporter.inspection.examination import Examination, Look
+from specdec_exporter.inspection.examination import Examination
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.state.status import PredictorStatus
 from specdec_exporter.terminal.console import heading
 from specdec_exporter.terminal.figures import (
     breakdown_table,
@@ -20,30 +19,30 @@ from specdec_exporter.terminal.figures import (
 )
 
 
-def print_examination(
-    console: Console, examination: Examination, look: Look, engines: Sequence[tuple[str, Figures]]
-) -> None:
-    """Print findings, figures, acceptance by position, the warnings in the log and the verdict.
-
-    ``engines`` are the figures of each engine since the predictor started.
-    """
+def print_examination(console: Console, examination: Examination, status: PredictorStatus) -> None:
+    """Print findings, figures, acceptance by position, the warnings in the log and the verdict."""
     for finding in examination.findings:
         print_finding(console, finding)
     log = examination.log
     columns: list[tuple[str, Figures]] = []
-    if look.window is not None and look.window.drafted:
-        columns.append(("now" if not look.window.seconds else f"{look.window.seconds:.1f} s", look.window))
-    if look.lifetime is not None:
-        columns.append(("since start", look.lifetime))
+    if status.window is not None and status.window.drafted:
+        columns.append(("now" if not status.window.seconds else f"{status.window.seconds:.1f} s", status.window))
+    if status.lifetime is not None:
+        columns.append(("since start", status.lifetime))
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
         heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
-    if len(engines) > 1:
-        heading(console, "By engine, since start", breakdown_table("engine", engines))
+    _print_engines(console, status)
     if examination.basis is not None:
         print_curve(console, examination.basis)
     if log is not None:
         print_known(console, log.warnings)
     print_verdict(console, examination.verdict)
     print_summary(console, examination.level, (finding.level for finding in examination.findings))
+
+
+def _print_engines(console: Console, status: PredictorStatus) -> None:
+    engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
+    if len(engines) > 1:
+        heading(console, "By engine, since start", breakdown_table("engine", engines))

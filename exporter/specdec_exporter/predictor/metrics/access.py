@@ -43,8 +43,8 @@ class Credentials:
             return {}
         token = _read(path, "bearer_token_file", bounds.TOKEN_BYTES).strip()
         if not _TOKEN.fullmatch(token):
-            found = "an empty file" if not token else "spaces, line breaks or characters that are not ASCII in it"
-            raise FetchError("credentials", f"bearer_token_file {path}: expected one token, found {found}")
+            what = "an empty file" if not token else "spaces, line breaks or characters that are not ASCII in it"
+            raise FetchError("credentials", f"bearer_token_file {path}: expected one token, found {what}")
         return {"Authorization": f"Bearer {token.decode('ascii')}"}
 
     def context(self) -> ssl.SSLContext:

@@ -64,8 +64,8 @@ def parse_exposition(
     """
     _refuse_other_text(body)
     _refuse_fragment(body, content_type)
-    if (found := body.count(b"\n")) > bounds.BODY_LINES:
-        raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {found}")
+    if (lines := body.count(b"\n")) > bounds.BODY_LINES:
+        raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {lines}")
     meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
     reader = EngineReader(most_engines, known)
     families: set[str] = set()

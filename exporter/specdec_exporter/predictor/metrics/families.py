@@ -147,7 +147,7 @@ LENGTH_MEANINGS = _prefixed(_of_histograms(_LENGTHS))
 # The fields that only grow, by their shapes.
 MAPS = tuple(_KEY_LABELS)
 SCALARS = tuple(field for field in _COUNTERS if field not in MAPS)
-HISTOGRAMS = (*_HISTOGRAMS, *_LENGTHS)
+COUNTED = (*SCALARS, *MAPS, *_HISTOGRAMS, *_LENGTHS)
 
 
 def engine_generation(families: set[str], *, engine_labels: bool) -> EngineGeneration:

@@ -9,7 +9,6 @@ import functools
 import os
 import re
 import traceback
-import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -156,13 +155,13 @@ class MetricsFetcher:
 
     async def version(self, timeout_seconds: float) -> str | None:
         """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
-        found = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
-        return found.version if found and _VERSION.fullmatch(found.version) else None
+        answer = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
+        return answer.version if answer and _VERSION.fullmatch(answer.version) else None
 
     async def models(self, timeout_seconds: float) -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
-        found = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
-        return {plain(model.id): model.root and plain(model.root) for model in found.data} if found else {}
+        answer = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
+        return {plain(model.id): model.root and plain(model.root) for model in answer.data} if answer else {}
 
     async def ask(
         self, path: str, kind: type[_Answer], timeout_seconds: float, *, max_bytes: int = bounds.BODY_BYTES
@@ -220,8 +219,8 @@ class MetricsFetcher:
                     server_hostname=self._credentials.access.server_name if secure else None,
                 )
             except aiohttp.ClientResponseError as error:
-                found = " ".join(error.message.split())[:120]
-                raise FetchError("not_metrics", f"{what}: expected an HTTP answer: {found}") from error
+                words = " ".join(error.message.split())[:120]
+                raise FetchError("not_metrics", f"{what}: expected an HTTP answer: {words}") from error
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
                 raise self._connect_failure(what, error) from error
             async with response:
@@ -268,8 +267,8 @@ def _endpoints(text: str) -> tuple[URL, URL]:
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
-        found = text.rpartition("@")[2]
-        raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {found!r}")
+        shown = text.rpartition("@")[2]
+        raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {shown!r}")
     base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
     return (base / "metrics").with_query(url.query), base
 
@@ -302,83 +301,34 @@ async def _read(
     too_large = FetchError("too_large", f"{what} answered more than {max_bytes} bytes")
     if (response.content_length or 0) > max_bytes:
         raise too_large
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise FetchError(
-            "encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity or gzip"
-        )
-    body = _Body(inflated=encoding not in ("", "identity"))
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise FetchError("encoding", f"{what} answered in Content-Encoding {encoding[:40]!r}; expected identity")
+    body = bytearray()
     try:
-        await body.read(response.content, bounds.SMALL_BODY_BYTES)
-        if not body.ended:
+        if not await _read_until(body, response.content, bounds.SMALL_BODY_BYTES):
             await large()
             async with asyncio.timeout(bounds.LARGE_BODY_SECONDS):
-                await body.read(response.content, max_bytes)
+                if not await _read_until(body, response.content, max_bytes):
+                    raise too_large
     except TimeoutError as error:
         raise FetchError(
             "timeout", f"{what}: a large body did not arrive within {bounds.LARGE_BODY_SECONDS:g} s"
         ) from error
-    except zlib.error as error:
-        raise FetchError("encoding", f"{what}: expected {encoding} data, found other bytes") from error
     except (aiohttp.ClientError, OSError) as error:
         raise FetchError(
-            "truncated", f"{what}: the connection was cut after {body.received} bytes of the answer"
+            "truncated", f"{what}: the connection was cut after {len(body)} bytes of the answer"
         ) from error
-    if not body.ended:
-        raise too_large
-    if not body.whole:
-        raise FetchError("truncated", f"{what}: the {encoding} data breaks off after {body.received} bytes")
-    return bytes(body.data)
+    return bytes(body)
 
 
-class _Body:
-    """A body as it arrives, compressed or not."""
-
-    def __init__(self, *, inflated: bool) -> None:
-        self.data = bytearray()
-        self.received = 0
-        self.ended = False
-        self._inflate = _inflater() if inflated else None
-        self._members = 1
-        self._packed = b""  # received, but not inflated yet
-
-    @property
-    def whole(self) -> bool:
-        """Whether compressed data ended where they should."""
-        return self._inflate is None or self._inflate.eof
-
-    async def read(self, content: aiohttp.StreamReader, until: int) -> None:
-        """Read to the end, or until more than ``until`` bytes have arrived or come out."""
-        self._add(self._packed, until)
-        while max(self.received, len(self.data)) <= until:
-            chunk = await content.readany()
-            if not chunk:
-                self.ended = True
-                return
-            self.received += len(chunk)
-            self._add(chunk, until)
-
-    def _add(self, chunk: bytes, until: int) -> None:
-        if self._inflate is None:
-            self.data += chunk
-            return
-        while (room := until + 1 - len(self.data)) > 0:
-            if self._inflate.eof and chunk:  # gzip data may have several members, one behind the other
-                self._members += 1
-                if self._members > bounds.GZIP_MEMBERS:
-                    raise zlib.error("too many members")
-                self._inflate = _inflater()
-            inflated = len(self.data)
-            self.data += self._inflate.decompress(chunk, min(room, bounds.SMALL_BODY_BYTES))
-            chunk = self._inflate.unused_data or self._inflate.unconsumed_tail
-            if not chunk and len(self.data) == inflated:
-                break
-        self._packed = chunk
-
-
-def _inflater() -> zlib._Decompress:
-    """Return a decompressor for one member of gzip data, or for deflate."""
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)
+async def _read_until(body: bytearray, content: aiohttp.StreamReader, most: int) -> bool:
+    """Add to ``body`` what arrives; return whether it ended before there were more than ``most`` bytes."""
+    while len(body) <= most:
+        if not (chunk := await content.readany()):
+            return True
+        body += chunk
+    return False
 
 
 def without_credentials(url: URL | str) -> str:

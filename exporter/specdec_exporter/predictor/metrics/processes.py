@@ -11,13 +11,14 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.families import HISTOGRAMS, MAPS, SCALARS
+from specdec_exporter.predictor.metrics.families import COUNTED
 from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
@@ -26,16 +27,15 @@ REMEMBERED_SECONDS: Final = 600.0  # after its last answer, a process is remembe
 _COARSE_SECONDS: Final = 2.0
 _MUCH_FASTER: Final = 3.0
 
-_Figure = tuple[str, Any]  # a field of EngineSnapshot, and the key within it if it is a map
-_Value = float | Histogram
-_Values = dict[_Figure, _Value]  # of one engine
+_Value = float | Histogram | dict[Any, float]
+_Values = dict[str, _Value]  # of one engine, by the field of EngineSnapshot
 
 
 class Answer(NamedTuple):
     """One answer. ``snapshot`` has the counts to serve, and the gauges of the process that answered.
 
     ``new``: this process was not known. ``restarted``: it follows the one before it, so ``snapshot`` has its own counts
-    and nothing of earlier ones. ``left_out`` counts the figures that no process can have counted.
+    and nothing of earlier ones. ``left_out`` counts the fields that no process can have counted.
     """
 
     snapshot: Snapshot
@@ -48,14 +48,14 @@ class Answer(NamedTuple):
 class _Process:
     """One process. ``born`` and ``at`` are monotonic: its start, as far as it tells, and its last answer.
 
-    ``last`` has the highest counts that it showed; ``fallen`` says since when a figure is below.
+    ``last`` has the highest counts that it showed; ``fallen`` says since when a field is below.
     """
 
     start: float | None
     born: float
     at: float
     last: dict[EngineKey, _Values] = field(default_factory=dict)
-    fallen: dict[tuple[EngineKey, _Figure], float] = field(default_factory=dict)
+    fallen: dict[tuple[EngineKey, str], float] = field(default_factory=dict)
 
     def likely_growth(self, now: float) -> float:
         """Return the most that it has counted since its last answer, if not much faster than in its life before."""
@@ -103,15 +103,15 @@ class Processes:
             if restarted:
                 self._served = {}
                 # Without a start time, a process that is gone could be taken for one that has counted as much.
-                self._known = [each for each in self._known if each.start is not None]
+                self._known = [one for one in self._known if one.start is not None]
             process = _Process(raw.process_start_time_seconds, _born(raw, now, wall_now), now)
         elif process is not self._known[-1]:
             self._returns = self._returns[1], now
-        shown, left_out = self._count(process, values, now, new=new)
+        served, left_out = self._count(process, values, now, new=new)
         self._keep(process, now)
         self._good_at = wall_now
         self._generation = raw.engine_generation or self._generation
-        engines = tuple(_shown(engine, shown[engine.model_name, engine.engine]) for engine in raw.engines)
+        engines = tuple(_shown(engine, served[engine.model_name, engine.engine]) for engine in raw.engines)
         return Answer(msgspec.structs.replace(raw, engines=engines), new, restarted, left_out)
 
     # --- Whose answer it is -------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Processes:
         ]
         if not like:
             return None if start is None else same
-        growth, nearest = min(like, key=lambda each: each[0])
+        growth, nearest = min(like, key=itemgetter(0))
         # A start time may jitter, but replicas that started together have nearly the same one. If an answer can follow
         # several of them, they were one.
         jitters = same is not None or len(like) > 1 or growth <= nearest.likely_growth(now)
@@ -143,9 +143,9 @@ class Processes:
             return True  # another release, which counts other things
         above = any(
             _is_like(served, value) and _growth(value, served) is None
-            for key, found in values.items()
-            for figure, value in found.items()
-            if (served := self._served.get(key, {}).get(figure)) is not None
+            for key, fields in values.items()
+            for name, value in fields.items()
+            if (served := self._served.get(key, {}).get(name)) is not None
         )
         start = raw.process_start_time_seconds
         if start is None:
@@ -158,11 +158,11 @@ class Processes:
     def _keep(self, process: _Process, now: float) -> None:
         """Remember ``process`` as the last that answered, and forget those that are silent or too many."""
         process.at = now
-        recent = (each for each in self._known if now - each.at <= REMEMBERED_SECONDS)
-        others = [each for each in recent if each is not process]  # the longest silent first
+        recent = (other for other in self._known if now - other.at <= REMEMBERED_SECONDS)
+        others = [other for other in recent if other is not process]  # the longest silent first
         while others and (
             len(others) >= bounds.PROCESSES
-            or sum(len(each.last) for each in (*others, process)) > bounds.PROCESSES_ENGINES
+            or sum(len(other.last) for other in (*others, process)) > bounds.PROCESSES_ENGINES
         ):
             others.pop(0)
         self._known = [*others, process]
@@ -175,53 +175,50 @@ class Processes:
         """Add what ``process`` counted since its last answer; return the values to show, and how many are left out."""
         shown: dict[EngineKey, _Values] = {}
         left_out = 0
-        for key, found in values.items():
+        for key, fields in values.items():
             is_first = key not in self._served  # of this engine by any process
             served, last = self._served.setdefault(key, {}), process.last.setdefault(key, {})
             shown[key] = {}
-            for figure, value in found.items():
-                before = last.get(figure)
+            for name, value in fields.items():
+                before = last.get(name)
                 since = process.born if before is None else process.at
                 if not _is_possible(before, value, now - since):
                     left_out += 1
                     continue
                 if before is not None:
-                    self._grow(process, key, figure, value, now)
+                    self._grow(process, key, name, value, now)
                 else:
-                    last[figure] = value
-                    if not _is_like(served.setdefault(figure, _zero(value) if new and not is_first else value), value):
-                        served[figure] = _zero(value)  # other buckets begin at 0
-                if figure in served:
-                    shown[key][figure] = served[figure]
-            for kept in (served, last):
-                _bound(kept, found, bounds.SERIES)
+                    last[name] = value
+                    served[name] = _begun(served.get(name), _zero(value) if new and not is_first else value)
+                if name in served:
+                    shown[key][name] = _restricted(served[name], value)
         _bound(self._served, values, bounds.PROCESSES_ENGINES)
         _bound(process.last, values, bounds.ENGINES)
         _bound(process.fallen, {}, bounds.SERIES)
         return shown, left_out
 
-    def _grow(self, process: _Process, key: EngineKey, figure: _Figure, value: _Value, now: float) -> None:
-        """Add the growth of one figure.
+    def _grow(self, process: _Process, key: EngineKey, name: str, value: _Value, now: float) -> None:
+        """Add the growth of one field.
 
-        A figure that fell is of an old answer: it counts again from the height where it was. If it stays below for
+        A field that fell is of an old answer: it counts again from the height where it was. If it stays below for
         long, it counts from where it is.
         """
         served, last = self._served[key], process.last[key]
-        before = last[figure]
+        before = last[name]
         if (growth := _growth(before, value)) is not None:
-            base = served.get(figure, before)
-            served[figure] = _sum(base if _is_like(base, value) else _zero(value), before, value, growth)
-            last[figure] = value
-            process.fallen.pop((key, figure), None)
-        elif now - process.fallen.setdefault((key, figure), now) >= REMEMBERED_SECONDS:
-            last[figure] = value
-            del process.fallen[key, figure]
+            base = served.get(name, before)
+            served[name] = _sum(base if _is_like(base, value) else _zero(value), before, value, growth)
+            last[name] = _joined(value, before)
+            process.fallen.pop((key, name), None)
+        elif now - process.fallen.setdefault((key, name), now) >= REMEMBERED_SECONDS:
+            last[name] = value
+            del process.fallen[key, name]
 
 
 def _bound(kept: dict[Any, Any], shown: Container[Any], most: int) -> None:
     """Forget what is not shown now, if it is more than ``most``: names may change with every answer."""
     if len(kept) > most:
-        for name in [each for each in kept if each not in shown]:
+        for name in [name for name in kept if name not in shown]:
             del kept[name]
 
 
@@ -235,30 +232,21 @@ def _born(raw: Snapshot, now: float, wall_now: float) -> float:
 
 
 def _values(engine: EngineSnapshot) -> _Values:
-    found: _Values = {}
-    for name in (*SCALARS, *HISTOGRAMS):
-        if (value := getattr(engine, name)) is not None:
-            found[name, None] = value
-    for name in MAPS:
-        found |= {(name, key): value for key, value in (getattr(engine, name) or {}).items()}
-    return found
+    return {name: value for name in COUNTED if (value := getattr(engine, name)) is not None}
 
 
 def _shown(engine: EngineSnapshot, values: _Values) -> EngineSnapshot:
-    """Return ``engine`` with these counts; those without a value are left out."""
-    fields: dict[str, Any] = {name: values.get((name, None)) for name in (*SCALARS, *HISTOGRAMS)}
-    for name in MAPS:
-        found = {key: value for (field_, key), value in values.items() if field_ == name}
-        fields[name] = found or (None if getattr(engine, name) else getattr(engine, name))
-    return msgspec.structs.replace(engine, **fields)
+    """Return ``engine`` with these counts, and without others. Where one process answers, they are its own."""
+    differing = {name: values.get(name) for name, value in _values(engine).items() if values.get(name) is not value}
+    return msgspec.structs.replace(engine, **differing) if differing else engine
 
 
 def _distance(process: _Process, values: Mapping[EngineKey, _Values], now: float) -> float | None:
     """Return how much a process would have counted to show ``values``; ``None`` if it cannot have."""
     total = 0.0
-    for key, found in values.items():
-        for figure, value in found.items():
-            before = process.last.get(key, {}).get(figure)
+    for key, fields in values.items():
+        for name, value in fields.items():
+            before = process.last.get(key, {}).get(name)
             if before is None or not _is_possible(before, value, now - process.at):
                 continue
             if (growth := _growth(before, value)) is None:
@@ -267,7 +255,12 @@ def _distance(process: _Process, values: Mapping[EngineKey, _Values], now: float
     return total
 
 
+# --- Arithmetic of one field: a count, a histogram, or counts by name -------------------------------------------------
+
+
 def _height(value: _Value) -> float:
+    if isinstance(value, dict):
+        return sum(value.values())
     return value.count if isinstance(value, Histogram) else value
 
 
@@ -276,6 +269,9 @@ def _is_possible(before: _Value | None, value: _Value, seconds: float) -> bool:
     if before is not None and not _is_like(before, value):
         return False
     most = bounds.COUNT_PER_SECOND * (seconds + 1.0)
+    if isinstance(value, dict):
+        earlier = before if isinstance(before, dict) else {}
+        return all(count - earlier.get(name, 0.0) <= most for name, count in value.items())
     if isinstance(value, Histogram) and value.sum - (before.sum if isinstance(before, Histogram) else 0.0) > most:
         return False
     return _height(value) - (0.0 if before is None else _height(before)) <= most
@@ -286,7 +282,10 @@ def _is_like(one: _Value, other: _Value) -> bool:
 
 
 def _growth(before: _Value, value: _Value) -> _Value | None:
-    """Return the growth of a figure; ``None`` if it fell. Of a histogram, the sum may fall when a clock is set back."""
+    """Return the growth of a field; ``None`` if it fell. Of a histogram, the sum may fall when a clock is set back."""
+    if isinstance(before, dict) and isinstance(value, dict):
+        grown = {name: count - before.get(name, 0.0) for name, count in value.items()}
+        return None if any(growth < 0 for growth in grown.values()) else grown
     if not isinstance(before, Histogram) or not isinstance(value, Histogram):
         growth = _height(value) - _height(before)
         return None if growth < 0 else growth
@@ -297,11 +296,39 @@ def _growth(before: _Value, value: _Value) -> _Value | None:
 
 
 def _zero(value: _Value) -> _Value:
+    if isinstance(value, dict):
+        return dict.fromkeys(value, 0.0)
     return Histogram(value.bounds, (0.0,) * len(value.bounds), 0.0) if isinstance(value, Histogram) else 0.0
+
+
+def _begun(served: _Value | None, value: _Value) -> _Value:
+    """Return what is served once a process has shown ``value`` for the first time. Other buckets begin at 0."""
+    if isinstance(served, dict) and isinstance(value, dict):
+        return _joined({name: served.get(name, count) for name, count in value.items()}, served)
+    return value if served is None else served if _is_like(served, value) else _zero(value)
 
 
 def _sum(served: _Value, before: _Value, value: _Value, growth: _Value) -> _Value:
     """Return ``served`` and ``growth``: exactly ``value`` while it was what this process showed ``before``."""
+    if isinstance(served, dict) and isinstance(growth, dict):
+        if served == before:
+            return _joined(value, served)
+        return _joined({name: served.get(name, 0.0) + count for name, count in growth.items()}, served)
     if not isinstance(served, Histogram) or not isinstance(value, Histogram) or not isinstance(growth, Histogram):
         return value if served == before else _height(served) + _height(growth)
     return value if served == before and value.sum >= served.sum else served + growth
+
+
+def _joined(value: _Value, earlier: _Value) -> _Value:
+    """Return ``value`` with the names that were there ``earlier``, unless they are too many."""
+    if not isinstance(value, dict) or not isinstance(earlier, dict) or earlier.keys() <= value.keys():
+        return value
+    both = earlier | value
+    return both if len(both) <= bounds.SERIES else value
+
+
+def _restricted(served: _Value, value: _Value) -> _Value:
+    """Return what is served of the names that ``value`` has."""
+    if not isinstance(served, dict) or not isinstance(value, dict) or served.keys() == value.keys():
+        return served
+    return {name: served[name] for name in value if name in served}

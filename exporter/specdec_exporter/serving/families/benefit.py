@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from specdec_exporter.serving.benefits import ModelBenefit
 from specdec_exporter.serving.families.family import MODEL, Group, counter, gauge
-from specdec_exporter.serving.loads import LoadTotals
 from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.state.benefits import ModelBenefit
+from specdec_exporter.state.loads import LoadTotals
 
 _NOT_DRAFTED = "nothing was drafted in the window: an idle replica has no load to speak of"
 
@@ -48,14 +48,14 @@ BENEFIT: Group[ModelBenefit] = Group(
             "Cost of one more draft token / cost of a step without drafts. `measured`: over the last "
             "{policy.cost.window_seconds:g} s, against the baseline without speculation, at the same load or with the "
             "same number of clients. `assumed`: from published services, a guess.",
-            lambda b: b.by_basis(lambda even: even.acceptance_ratio),
+            lambda b: b.acceptance_ratio,
             absent=f"`measured`: {_NO_COST}; it is known by requests per second only",
             labels=("basis",),
         ),
         gauge(
             "specdec_break_even_acceptance_ratio",
             "Acceptance rate at which drafts pay for themselves. It equals the draft cost ratio.",
-            lambda b: b.by_basis(lambda even: even.acceptance_ratio),
+            lambda b: b.acceptance_ratio,
             absent="as `specdec_draft_cost_ratio`",
             labels=("basis",),
         ),
@@ -63,7 +63,7 @@ BENEFIT: Group[ModelBenefit] = Group(
             "specdec_break_even_acceptance_length",
             "Mean acceptance length at which drafts pay for themselves: 1 + mean draft length (k without drafts) x "
             "draft cost ratio.",
-            lambda b: b.by_basis(lambda even: even.mean_acceptance_length),
+            lambda b: b.acceptance_length,
             absent="as above, or neither k nor draft length is known",
             labels=("basis",),
         ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdec_exporter.serving.families.family import ENGINE, Group, gauge, histogram
-from specdec_exporter.serving.view import EngineView
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.state.view import EngineView
 
 
 def _known(ratios: Sequence[float | None]) -> dict[object, float]:

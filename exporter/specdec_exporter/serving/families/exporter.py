@@ -10,8 +10,8 @@ from specdec_exporter import __version__
 from specdec_exporter.errors import FetchReason
 from specdec_exporter.serving.families.family import SERVICE, Group, counter, gauge
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
-from specdec_exporter.serving.problems import PROBLEMS
 from specdec_exporter.serving.runtime import ExporterRuntime
+from specdec_exporter.state.problems import PROBLEMS, problems_of
 
 # What builds a package writes the commit into it. A checkout has none.
 _REVISION = files("specdec_exporter") / "REVISION"
@@ -25,7 +25,7 @@ REASONS: dict[FetchReason, str] = {
     "credentials": "a file of the token or the certificates cannot be used; nothing was asked",
     "too_large": "more than any predictor answers",
     "truncated": "the answer breaks off",
-    "encoding": "neither plain UTF-8 nor gzip",
+    "encoding": "compressed, though nobody asked for that; no UTF-8",
     "not_metrics": "something else than metrics, such as HTML",
 }
 
@@ -54,12 +54,12 @@ SCRAPE: Group[PredictorRuntime] = Group(
             "specdec_predictor_processes",
             "How many processes answer in turn at the predictor's URL. From 2 on, counters add up what each of them "
             "counts, and gauges show one at a time. A restart or a rollout ends with 1.",
-            lambda p: p.state.processes or None,
+            lambda p: p.state.process_count or None,
         ),
         gauge(
             "specdec_data_problem",
             f"1 for each problem that this exporter sees itself: {', '.join(PROBLEMS)}.",
-            lambda p: p.problems(),
+            lambda p: dict.fromkeys(problems_of(p.state), 1.0),
             labels=("reason",),
         ),
         gauge(

@@ -6,7 +6,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.totals import EngineLogTotals
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.serving.families.family import ENGINE, SERVICE, Group, counter, gauge
-from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.state.record import PredictorState
 
 LOG: Group[EngineLogTotals] = Group(
     ENGINE,
@@ -32,7 +32,7 @@ LOG: Group[EngineLogTotals] = Group(
 )
 
 
-PREDICTOR_LOG: Group[PredictorView] = Group(
+PREDICTOR_LOG: Group[PredictorState] = Group(
     ENGINE,
     (
         counter(

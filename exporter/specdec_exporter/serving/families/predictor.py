@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import get_args
 
 from specdec_exporter.serving.families.family import ENGINE, MODEL, Group, gauge
-from specdec_exporter.serving.view import PredictorView
-from specdec_exporter.speculation.facts import StateName
+from specdec_exporter.speculation.evidence import StateName
 from specdec_exporter.speculation.verdict import VerdictCode
+from specdec_exporter.state.record import PredictorState
 
 STATES: dict[StateName, str] = {
     "unreachable": "the last fetch failed, or there was none",
@@ -21,14 +21,14 @@ STATES: dict[StateName, str] = {
 _VERIFICATION = {True: "adaptive", False: "full", None: ""}
 
 
-def _facts(known: PredictorView) -> dict[object, float]:
+def _facts(known: PredictorState) -> dict[object, float]:
     running = known.running
     verification = _VERIFICATION[running.deployment.adaptive_verification]
     facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification)
     return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
 
 
-PREDICTOR: Group[tuple[PredictorView, StateName]] = Group(  # and the state of the engine that the labels name
+PREDICTOR: Group[tuple[PredictorState, StateName]] = Group(  # and the state of the engine that the labels name
     ENGINE,
     (
         gauge(

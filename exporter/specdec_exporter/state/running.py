@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig, Event
 from specdec_exporter.predictor.log.speculator import Speculator, speculator
 from specdec_exporter.predictor.log.start import Start
 
 
-class Running:
-    """The last start, and the release that the predictor's own ``/version`` names."""
+class Running(msgspec.Struct, frozen=True):
+    """The last start, and the release that the predictor's own ``/version`` names.
 
-    def __init__(self) -> None:
-        self.start = Start()
-        self.config: EngineConfig | None = None
-        self.deployment = Deployment()  # what the start says; a scrape must not work it out again
-        self._given = Deployment()  # what the arguments alone say
-        self.api_version: str | None = None
+    ``config``, ``deployment`` and ``given`` are the start's: a scrape must not work them out again. ``given`` is what
+    the arguments alone say.
+    """
 
-    def observe(self, event: Event) -> bool:
-        """Take in an event of a start; return whether it names a configuration or arguments."""
-        self.start = self.start.after(event)
-        self.deployment, self._given = self.start.deployment, self.start.given
-        self.config = self.start.config
-        return event in (self.config, self.start.arguments)
+    start: Start = Start()
+    config: EngineConfig | None = None
+    deployment: Deployment = Deployment()
+    given: Deployment = Deployment()
+    api_version: str | None = None
+
+    def after(self, event: Event) -> Running:
+        """Return what runs after an event of a start."""
+        start = self.start.after(event)
+        return Running(start, start.config, start.deployment, start.given, self.api_version)
 
     @property
     def speculative(self) -> bool | None:
@@ -32,7 +35,7 @@ class Running:
 
     def speculator(self, positions: int = 0) -> Speculator:
         """What drafts; ``positions`` of a curve, 0 without one."""
-        return speculator(self.config, self._given, positions)
+        return speculator(self.config, self.given, positions)
 
     @property
     def method(self) -> str | None:

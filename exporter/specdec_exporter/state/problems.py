@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.serving.view import PredictorView
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.view import counts_of_window, engines_left
 
 Problem = Literal[
     "positions_differ",
@@ -36,21 +37,21 @@ PROBLEMS: Final[dict[Problem, str]] = {
 }
 
 
-def problems(known: PredictorView, pinned: PinnedBaseline | None, now: float) -> Iterator[Problem]:
-    """Yield what is wrong ``now``, Unix time. What is not known is not wrong."""
-    if _positions_differ(known):
+def problems_of(state: PredictorState) -> Iterator[Problem]:
+    """Yield what is wrong now. What nobody knows is not wrong."""
+    if _positions_differ(state):
         yield "positions_differ"
-    if known.processes > 1:
+    if state.process_count > 1:
         yield "several_processes"
-    if known.engines_left:
+    if engines_left(state):
         yield "engine_left"
-    if pinned is not None and pinned.fit.model_name is not None:
-        yield from _of_baseline(known, pinned, pinned.fit.model_name, now)
+    if state.pinned is not None and state.fit.model_name is not None:
+        yield from _of_baseline(state, state.pinned, state.fit.model_name)
 
 
-def _positions_differ(known: PredictorView) -> bool:
-    policy, counts = known.policy.data, known.counts()
-    if counts is None or known.running.deployment.adaptive_verification:
+def _positions_differ(state: PredictorState) -> bool:
+    policy, counts = state.policy.data, counts_of_window(state)
+    if counts is None or state.running.deployment.adaptive_verification:
         return False
     by_position, accepted = sum(counts.accepted_per_position), counts.accepted_tokens
     if not accepted or not by_position or (counts.drafts or 0.0) < policy.positions_min_drafts:
@@ -58,15 +59,16 @@ def _positions_differ(known: PredictorView) -> bool:
     return abs(1.0 - by_position / accepted) > policy.positions_tolerance
 
 
-def _of_baseline(known: PredictorView, pinned: PinnedBaseline, model_name: str, now: float) -> Iterator[Problem]:
-    policy = known.policy
-    if now - pinned.baseline.recorded_timestamp > policy.data.baseline_days * 86400:
+def _of_baseline(state: PredictorState, pinned: PinnedBaseline, model_name: str) -> Iterator[Problem]:
+    policy = state.policy
+    if state.wall_clock() - pinned.baseline.recorded_timestamp > policy.data.baseline_days * 86400:
         yield "baseline_old"
-    if pinned.is_of_other_release(known.running.vllm_version):
+    if pinned.is_of_other_release(state.running.vllm_version):
         yield "baseline_other_release"
-    if pinned.is_of_other_method(known.running.method):
+    if pinned.is_of_other_method(state.running.method):
         yield "baseline_other_method"
-    traffic, recorded = known.traffic(model_name), pinned.baseline.mean_prompt_tokens
+    window, recorded = state.traffic.get(model_name), pinned.baseline.mean_prompt_tokens
+    traffic = window.lately(state.clock()) if window else None
     if traffic is None or recorded is None or traffic.prompts < policy.latency.min_requests:
         return
     if traffic.prompt_tokens > policy.latency.prompt_length_ratio * recorded * traffic.prompts:

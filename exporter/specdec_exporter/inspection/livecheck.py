@@ -1,6 +1,6 @@
-"""``check``: read a predictor over a window, ask for its version, read its log if one is given, and report.
+"""``check``: read a predictor over a window, ask for its version, read its log if one is given, and examine it.
 
-A running exporter has done all of that already: what it says about its own window is reported instead.
+A running exporter has done all of that already: what it says about its own window is examined instead.
 """
 
 from __future__ import annotations
@@ -8,52 +8,84 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
-import click
-import msgspec
 from msgspec.structs import replace
 
 from specdec_exporter.baseline.pinned import PinnedBaseline
-from specdec_exporter.commands.exportercheck import STATUS_PATH, baseline_finding, examined
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.examination import (
     Examination,
     LogReading,
-    Look,
+    baseline_finding,
     examine,
     is_foreign,
     no_metrics,
     pitfall_finding,
 )
+from specdec_exporter.inspection.exportercheck import STATUS_PATH, examine_exporter
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.sources.inputs import LogInputs
-from specdec_exporter.serving.predictorstatus import noted
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.serving.status import PredictorStatus, Status
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.verdict import Finding, Level, worst
-from specdec_exporter.terminal.check import print_examination
-from specdec_exporter.terminal.console import time_progress, write
+from specdec_exporter.speculation.verdict import Finding
+from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot, observe_version, pin
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import noted, status_of
+from specdec_exporter.state.status import PredictorStatus, Status
+from specdec_exporter.state.view import evidence_of
 
-EXIT_CODES: dict[Level, int] = {"PASS": 0, "FAIL": 1, "WARN": 2}
 # Errors after an answer: the version can then tell what answered.
-_ANSWERED = frozenset({"http_status", "not_metrics", "redirect"})
+_ANSWERED: Final = frozenset({"http_status", "not_metrics", "redirect"})
 # Readings between the first and the last show that the predictor drafts all the time, and did not restart.
 _READING_SECONDS = 15.0
-_INTERVAL_SECONDS = 5.0  # of a speed-up, if somebody waits for it
+_INTERVAL_SECONDS: Final = 5.0  # of a speed-up, if somebody waits for it
 _SHORT_SECONDS = 5.0  # needs no progress
 
+Progress = Callable[[str, float], AbstractContextManager[None]]
+"""Shows a text, and how much of so many seconds has passed."""
 
-async def check(
+
+def _silent(_text: str, _seconds: float) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time over which a predictor is read: a reading at its end, and some before. ``stop`` ends it early."""
+
+    seconds: float
+    reading_seconds: float
+    stop: asyncio.Event
+    progress: Progress = _silent
+
+    def shown(self, url: str) -> AbstractContextManager[None]:
+        """Show the time that has passed, if it is long."""
+        if self.seconds <= _SHORT_SECONDS:
+            return nullcontext()
+        text = f"Reading {plain(url)} for {self.seconds:g} s; Ctrl-C ends it early and reports what there is"
+        return self.progress(text, self.seconds)
+
+    async def readings(self) -> AsyncIterator[None]:
+        """Wait for the time of each reading; the one at a stop is the last."""
+        left = max(1, math.ceil(self.seconds / self.reading_seconds))
+        pause = self.seconds / left
+        while left:
+            left -= 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), pause)
+                left = 0
+            yield
+
+
+async def examined(
     url: str,
     *,
     access: Access = SYSTEM_TRUST,
@@ -61,21 +93,19 @@ async def check(
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
     window_seconds: float = 2.0,
-    output: Literal["text", "json"] = "text",
     stop: asyncio.Event | None = None,
-) -> int:
-    """Examine the predictor at ``url`` (its base, or the full URL of its metrics) and print the findings.
+    progress: Progress = _silent,
+) -> list[tuple[Examination, PredictorStatus]]:
+    """Examine the predictor at ``url`` (its base, or the full URL of its metrics).
 
     ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
     limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,
-    which measures the speed-up. ``stop`` ends the window early. ``json`` is one object: the fields of
-    :class:`Examination`, the level and the status.
+    which measures the speed-up. ``stop`` ends the window early.
 
     If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
     baseline count at once, for each of its predictors.
 
-    Returns the exit code: 0 passed, 2 warnings, 1 failed. Raises ConfigError if ``url`` is not a URL, BaselineError if
-    the baseline cannot be read.
+    Raises ConfigError if ``url`` is not a URL, BaselineError if the baseline cannot be read.
     """
     asks_exporter = url.endswith(f"/{STATUS_PATH}")
     url = url.removesuffix(STATUS_PATH)
@@ -90,7 +120,7 @@ async def check(
     state = PredictorState(
         "predictor", without_credentials(url), window_seconds=max(300.0, window_seconds), policy=policy
     )
-    window = Window(seconds, reading_seconds, stop or asyncio.Event())
+    window = Window(seconds, reading_seconds, stop or asyncio.Event(), progress)
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
@@ -99,49 +129,23 @@ async def check(
         if not state.snapshot.stats_present if state.snapshot else asks_exporter:
             exporter = await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
     if exporter is not None:
-        found = [examined(exporter, predictor, state.policy) for predictor in exporter.predictors]
-        return EXIT_CODES[worst([_write(output, *each) for each in found])]
+        return [(examine_exporter(exporter, status, policy), status) for status in exporter.predictors]
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
-    look = look_at(state)
-    return EXIT_CODES[_write(output, examine(fetches, look, reading, state.policy), look, state.status())]
-
-
-def look_at(state: PredictorState) -> Look:
-    """Return what was seen of a predictor."""
-    return Look(
-        up=state.up,
-        evidence=state.evidence(),
-        model_names=state.model_names,
-        draft_model=state.running.draft_model,
-        start=state.start,
-        window=state.window(),
-        lifetime=state.lifetime(),
-    )
-
-
-def _write(output: Literal["text", "json"], examination: Examination, look: Look, status: PredictorStatus) -> Level:
-    """Print one examination; return its level."""
-    if output == "json":
-        found = {"level": examination.level, "status": status}
-        click.echo(msgspec.json.encode(found | msgspec.structs.asdict(examination)))
-    else:
-        engines = [(engine.engine, engine.lifetime) for engine in status.engines if engine.lifetime is not None]
-        write(sys.stdout, lambda console: print_examination(console, examination, look, engines))
-    return examination.level
+    status = status_of(state)
+    return [(examine(fetches, status, reading, policy, evidence_of(state)), status)]
 
 
 def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:
     """Compare ``state`` with its baseline from now on; return the finding about that."""
     if pinned is None or state.snapshot is None or not state.snapshot.engines:
         return ()
-    pinned.observe(state.snapshot, state.running.vllm_version)
-    state.observe_baseline(pinned.decoding)
-    name, refusal = pinned.baseline.name, pinned.fit.refusal
-    if pinned.decoding is None:
+    pin(state, pinned)
+    name, fit = pinned.baseline.name, state.fit
+    if state.baseline is None:
         details = " has no time per output token and no step times, so speed is not compared"
-        return (baseline_finding(name, refusal, details, ()),)
-    details = f", of {pinned.decoding.requests:,.0f} requests"
-    return (baseline_finding(name, refusal, details, pinned.fit.differences),)
+        return (baseline_finding(name, fit.refusal, details, ()),)
+    details = f", of {state.baseline.requests:,.0f} requests"
+    return (baseline_finding(name, fit.refusal, details, fit.differences),)
 
 
 async def observe(
@@ -157,54 +161,28 @@ async def observe(
     try:
         snapshot = await fetcher.fetch(timeout_seconds)
     except FetchError as error:
-        state.observe_failure(str(error))
+        observe_failure(state, str(error))
         version = await fetcher.version(timeout_seconds) if error.reason in _ANSWERED else None
         return (no_metrics(error, version),)
     answered = Finding("PASS", "Metrics", f"{state.url} answered in {(time.monotonic() - started) * 1000:.0f} ms")
-    state.observe_snapshot(snapshot)
-    state.observe_version(await fetcher.version(timeout_seconds))
+    observe_snapshot(state, snapshot)
+    observe_version(state, await fetcher.version(timeout_seconds))
     config = reading.analysis.last_config if reading else None
     if reading is not None and (config is None or not is_foreign(config, state.running.vllm_version)):
         for event in reading.analysis.start.events:
-            state.observe_event(event)
+            observe_event(state, event)
     if not snapshot.stats_present:
         return (answered,)
     try:
-        with window.progress(state.url):
+        with window.shown(state.url):
             async for _ in window.readings():
                 snapshot = await fetcher.fetch(timeout_seconds)
-                state.observe_snapshot(snapshot)
+                observe_snapshot(state, snapshot)
     except FetchError as error:
-        state.observe_failure(str(error))
+        observe_failure(state, str(error))
         again = "Did the predictor restart? Run the check again."
         return (answered, Finding("FAIL", "Metrics", f"a later fetch failed: {error}", again))
     return (answered,)
-
-
-class Window(NamedTuple):
-    """The time over which a predictor is read: a reading at its end, and some before. ``stop`` ends it early."""
-
-    seconds: float
-    reading_seconds: float
-    stop: asyncio.Event
-
-    def progress(self, url: str) -> AbstractContextManager[None]:
-        """Show the time that has passed, if it is long."""
-        if self.seconds <= _SHORT_SECONDS:
-            return nullcontext()
-        text = f"Reading {plain(url)} for {self.seconds:g} s; Ctrl-C ends it early and reports what there is"
-        return time_progress(sys.stderr, text, self.seconds)
-
-    async def readings(self) -> AsyncIterator[None]:
-        """Wait for the time of each reading; the one at a stop is the last."""
-        left = max(1, math.ceil(self.seconds / self.reading_seconds))
-        pause = self.seconds / left
-        while left:
-            left -= 1
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wait(), pause)
-                left = 0
-            yield
 
 
 def read_log(patterns: Sequence[str]) -> LogReading:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from specdec_exporter.serving.status import HistoryPoint
 from specdec_exporter.speculation.figures import Figures
+from specdec_exporter.state.status import HistoryPoint
 
 HISTORY_SECONDS = 3600.0
 HISTORY_POINTS = 121  # at most; beyond it every second one is dropped
@@ -25,7 +25,7 @@ class History:
             return
         if len(kept) > 1 and point.timestamp - kept[-2].timestamp < self._spacing:
             kept.pop()
-        kept = [each for each in kept if each.timestamp >= point.timestamp - HISTORY_SECONDS] + [point]
+        kept = [earlier for earlier in kept if earlier.timestamp >= point.timestamp - HISTORY_SECONDS] + [point]
         if len(kept) > HISTORY_POINTS:
             kept = kept[::-2][::-1]  # the newest stays
             # A little less than their mean distance: scrapes are never quite even.
@@ -39,7 +39,7 @@ class History:
         """
         point = _point(now, window)
         points = (*self._points[:-1], point) if point else self._points
-        return tuple(msgspec.structs.replace(each, timestamp=each.timestamp + ahead) for each in points)
+        return tuple(msgspec.structs.replace(earlier, timestamp=earlier.timestamp + ahead) for earlier in points)
 
 
 def _point(now: float, window: Figures | None) -> HistoryPoint | None:

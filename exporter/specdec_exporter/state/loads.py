@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from specdec_exporter.serving.windows import Sample
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import CostPolicy, Policy
 from specdec_exporter.speculation.steptime import StepTimes
+from specdec_exporter.state.windows import Sample
 
 _INTERVALS = 20  # in the shown window, at least
 _EARLY = 0.9  # scrapes are not quite regular: every one of a scrape interval as long as an interval ends one

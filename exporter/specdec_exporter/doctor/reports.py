@@ -1,31 +1,27 @@
-"""What ``doctor`` reads, and the reports that it prints."""
+"""``doctor``: read arguments, a manifest, a log and a running server, and report on each server."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Sequence
-from functools import partial
-from typing import Literal
 
-import click
 import msgspec
 
-from specdec_exporter.commands.livecheck import EXIT_CODES, Window, look_at, observe, read_log
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.doctor.diagnosis import Observed, Report, diagnose, of_command, of_log, of_running
 from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.inspection.examination import examine
+from specdec_exporter.inspection.livecheck import Window, observe, read_log
 from specdec_exporter.predictor.arguments import ServerCommand, read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.versions import Release
-from specdec_exporter.serving.state import PredictorState
-from specdec_exporter.speculation.verdict import worst
-from specdec_exporter.terminal.console import write
-from specdec_exporter.terminal.doctor import print_report
+from specdec_exporter.state.record import PredictorState
+from specdec_exporter.state.report import status_of
+from specdec_exporter.state.view import evidence_of
 from specdec_exporter.yamlfile import MAX_BYTES, read_bytes
 
 _TIMEOUT_SECONDS = 5.0  # for each request
@@ -43,21 +39,14 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float = 2.0
 
 
-async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
-    """Read what was given, judge it and print a report for each server of the manifest.
+async def reports(given: Given) -> list[Report]:
+    """Read what was given and judge it: a report for each server of the manifest.
 
-    Returns the worst exit code: 0 nothing to do, 2 warnings, 1 failed. Raises ConfigError for arguments or a manifest
-    that cannot be read.
+    Raises ConfigError for arguments or a manifest that cannot be read.
     """
     servers = _servers(given)
     later = await _seen(given)
-    reports = [_report(given, server, later) for server in servers or [None]]
-    for report in reports:
-        if output == "json":
-            click.echo(msgspec.json.encode(report))
-        else:
-            write(sys.stdout, partial(print_report, report=report))
-    return EXIT_CODES[worst(report.level for report in reports)]
+    return [_report(given, server, later) for server in servers or [None]]
 
 
 def _servers(given: Given) -> tuple[Server, ...]:
@@ -80,8 +69,9 @@ async def _seen(given: Given) -> list[Observed]:
         async with open_session() as session:
             fetcher = MetricsFetcher(session, given.url, access=given.access)
             fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
-        look = look_at(state)
-        up, running = look.up, [of_running(examine(fetches, look, reading, state.policy), look)]
+        evidence = evidence_of(state)
+        examination = examine(fetches, status_of(state), reading, state.policy, evidence)
+        up, running = state.up, [of_running(examination, evidence, up=state.up)]
     return [of_log(reading, up=up), *running] if reading else running
 
 

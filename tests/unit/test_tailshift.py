@@ -11,7 +11,7 @@ from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import figures
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.speculation.tail import Sample, tail_shift
+from specdec_exporter.speculation.tailshift import Sample, tail_shift
 
 POLICY = load_policy()
 BOUNDS = (0.01, 0.025, 0.05, math.inf)

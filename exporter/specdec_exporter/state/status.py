@@ -13,7 +13,7 @@ from specdec_exporter.predictor.log.start import StartSummary
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.facts import StateName
+from specdec_exporter.speculation.evidence import StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.measured import Compared
 from specdec_exporter.speculation.verdict import Verdict
