@@ -24,11 +24,11 @@ from bench.fleet import Page, exposing, real_page, serving, targets
 from bench.processes import cpu_seconds, memory
 from dashboards.database import Database
 from dashboards.grafana import chosen, interpolate, load, window
-from demo.processes import Server
 from fleet.engines import ENGINES, Engine, Setting, tenant, written
 from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from generated import table
 from support.fieldtools import ROOT
+from support.processes import Server
 from support.report import measured_by, record
 
 SERVICES = (100, 1000)

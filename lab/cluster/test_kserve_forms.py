@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
 from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.failures import known_cause
+from support.processes import said
 from support.report import Transcript
 
 DEPLOYMENTS = "apps/v1/deployments"
@@ -166,9 +166,7 @@ def started_with(main: Object, directory: Path) -> list[str]:
     stub.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 0.33.0 || printf "%s\\n" "$@"\n', encoding="utf-8")
     stub.chmod(0o755)
     variables = {"PATH": f"{directory}:{os.environ['PATH']}"}
-    command = [*main["command"], *main["args"]]
-    answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    return answer.stdout.splitlines()
+    return said(*main["command"], *main["args"], environment=variables).splitlines()
 
 
 def test_the_sidecar_stands_beside_main(

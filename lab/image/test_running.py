@@ -16,8 +16,8 @@ from image.conftest import PREDICTOR
 from image.pod import Container, Pod
 from support.certificates import issue
 from support.fieldtools import ROOT
+from support.processes import wait_until
 from support.report import Transcript
-from support.running import wait_until
 
 MEMORY_MIB = 64  # what the manifest requests; the limit is 128
 HEALTH_CHECK = ("specdec-exporter", "healthcheck")  # as in the Dockerfile

@@ -21,6 +21,7 @@ from deploy.firsthour import blocks
 from deploy.kustomize import built
 from deploy.manifests import KUBERNETES
 from support.fieldtools import tool
+from support.processes import said
 from support.running import exporter
 
 pytestmark = pytest.mark.field
@@ -48,16 +49,8 @@ async def shell(folder: Path, script: str, **places: str) -> str:
         (tools / name).chmod(0o755)
     for written, here in {**places, "sleep 3": "true", "--duration=15m": "--duration=5s"}.items():
         script = script.replace(written, here)
-    bash = await asyncio.create_subprocess_exec(
-        *("bash", "-euc", script),
-        cwd=folder,
-        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, wrong = await bash.communicate()
-    assert bash.returncode == 0, wrong.decode()
-    return out.decode()
+    variables = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    return await asyncio.to_thread(said, "bash", "-euc", script, directory=folder, environment=variables)
 
 
 async def test_the_sidecar_is_asked_recordings_are_made_and_compared(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.load import Load
 from support.builders import CAPTURES
+from support.processes import exporter_ran
 from support.running import predictor
 
 INF = float("inf")
@@ -160,12 +160,9 @@ async def test_check_compares_with_a_running_predictor(
 ) -> None:
     path = saved(tmp_path, **change)
     async with predictor(DUMP) as server:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "specdec_exporter", "baseline", "check", path, f"--predictor.url={server.url}",
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        output, _ = await process.communicate()
-    assert (process.returncode, said in output.decode()) == (code, True), output.decode()
+        check = ("baseline", "check", path, f"--predictor.url={server.url}")
+        done = await asyncio.to_thread(exporter_ran, *check)
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from support import running
 from support.builders import CAPTURES, started
+from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
 
@@ -234,14 +234,12 @@ async def test_a_long_window_is_read_more_than_twice_and_says_so(
 
 async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
-    pipe = asyncio.subprocess.PIPE
-    words = ("-m", "specdec_exporter", "check", predictor.url, "--window=1h")
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
-    assert process.stderr is not None
-    assert (await process.stderr.readline()).startswith(b"Reading ")
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = await process.communicate()
-    assert (process.returncode, stderr) == (0, b"")
+    with child(*EXPORTER, "check", predictor.url, "--window=1h") as check:
+        assert check.stderr is not None
+        assert (await asyncio.to_thread(check.stderr.readline)).startswith(b"Reading ")
+        check.send_signal(signal.SIGINT)
+        stdout, stderr = await asyncio.to_thread(check.communicate)
+    assert (check.returncode, stderr) == (0, b"")
     assert "0 to look at, 0 failed" in stdout.decode()
 
 

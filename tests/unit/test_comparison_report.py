@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -38,6 +35,7 @@ from specdec_exporter.speculation.tail import Shift
 from specdec_exporter.terminal.comparison import as_markdown, print_comparison
 from specdec_exporter.terminal.sections import as_json
 from support.anyrecording import recordings
+from support.processes import exporter_ran
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, CURVE, compared, loaded, recording
 
@@ -228,14 +226,10 @@ def test_a_pair_of_the_same_minutes_says_so(files: dict[str, str]) -> None:
 def test_each_output_can_be_had_where_only_ascii_can_be_printed(
     files: dict[str, str], names: str, options: str, code: int, words: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "specdec_exporter", "compare", *(files[name] for name in names.split()), options],
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"},
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (code, b"")
-    assert words in done.stdout.decode()
+    compared = (*(files[name] for name in names.split()), options)
+    done = exporter_ran("compare", *compared, COLUMNS="80", PYTHONIOENCODING="ascii:strict")
+    assert (done.returncode, done.stderr) == (code, "")
+    assert words in done.stdout
 
 
 @pytest.mark.parametrize(
