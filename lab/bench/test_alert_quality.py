@@ -13,12 +13,14 @@ from bench.alert_replay import Samples, episodes, replay
 from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, SLOW_TICKET
 from bench.alert_traces import MINUTE, START, Latency, Minute, replica, samples
 from rules.scenario import pinned
-from support.promtool import Promtool
+from support.fieldtools import either
+from support.promtool import promtool
 
 SLOW = SLOW_TICKET.split()[0]
 
 
-def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", either("promtool", "promtool3"))
+def test_for_and_keep_firing_for_are_as_in_prometheus(name: str, tmp_path: Path) -> None:
     rng = random.Random(7)
     up = list(itertools.chain.from_iterable([number % 2] * rng.randrange(1, 8) for number in range(40)))
     rule = {"alert": "Up", "expr": "up == 1", "for": "3m", "keep_firing_for": "4m"}
@@ -44,7 +46,7 @@ def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_pa
     file = tmp_path / "test.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}))
 
-    promtool.test_rules(file)
+    promtool(name).test_rules(file)
 
     assert len(fired) > 3
 
