@@ -27,9 +27,9 @@ from dashboards.grafana import chosen, interpolate, load, window
 from fleet.engines import ENGINES, Engine, Setting, tenant, written
 from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from generated import table
+from report import measured_by, record
 from support.fieldtools import ROOT
 from support.processes import Server
-from support.report import measured_by, record
 
 SERVICES = (100, 1000)
 SCRAPES = (60, 15)

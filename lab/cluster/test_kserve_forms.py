@@ -18,10 +18,10 @@ from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
+from report import Transcript
 from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.failures import known_cause
 from support.processes import said
-from support.report import Transcript
 
 DEPLOYMENTS = "apps/v1/deployments"
 NAME = "INFERENCE_SERVICE_NAME"

@@ -23,10 +23,10 @@ from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
 from deploy.asking import until
 from deploy.manifests import KUBERNETES
+from report import Transcript
 from support import tsdb
 from support.fieldtools import ROOT, tool
 from support.processes import Server, beside, free_port
-from support.report import Transcript
 
 CLUSTER = "eu-1"
 ALERTMANAGER = "v0.25.0"  # the operator writes what this release understands; it is Debian's

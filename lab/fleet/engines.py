@@ -20,11 +20,12 @@ from typing import Any
 
 import yaml
 
+from fleet import otlp
+from fleet.remotewrite import Labels, Sample, write
 from fleet.story import NAMESPACES, RULES, Past
-from support import otlp, tsdb
+from support import tsdb
 from support.fieldtools import tool
 from support.processes import Server, beside, free_port
-from support.remotewrite import Labels, Sample, write
 
 SCRAPE_SECONDS = 15
 REPLICA = "replica"

@@ -28,7 +28,7 @@ from types import FrameType
 from fuzz.mutation import Mutator
 from fuzz.target import Target
 from fuzz.targets import TARGETS
-from support.report import EVIDENCE, measured_by, record, recording
+from report import EVIDENCE, measured_by, record, recording
 
 FOUND = Path(__file__).parent / "found"
 HANG_SECONDS = 1.0  # of CPU, so that a busy machine makes no finding
