@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import re
 import signal
 import socket
@@ -12,17 +13,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from specdec_exporter.baseline.file import write_baseline
 from specdec_exporter.commands import livecheck
 from specdec_exporter.commands.livecheck import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.serving.state import PredictorState
 from specdec_exporter.speculation.acceptance import Counts
 from support import running
-from support.builders import CAPTURES, started
+from support.builders import CAPTURES, engine, started
+from support.exposition import render
 from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
@@ -142,17 +146,16 @@ def recorded(directory: Path, seconds: float, model: str = "tiny", **more: Any) 
     return path
 
 
-def timed(seconds: float) -> bytes:
+def timed(seconds: float, prompt_tokens: float | None = None) -> bytes:
     """Metrics of 1,000 drafts of three tokens, 80 % accepted, and 1,000 requests that took ``seconds`` a token."""
-    clock = {"num_drafts": 1000, "num_draft_tokens": 3000, "num_accepted_tokens": 2400}
-    lines = [f'vllm:spec_decode_{name}_total{{engine="0",model_name="tiny"}} {value}' for name, value in clock.items()]
-    name = "vllm:request_time_per_output_token_seconds"
-    for le in ("0.01", "0.1", "+Inf"):
-        count = 1000 if seconds <= float(le) else 0
-        lines.append(f'{name}_bucket{{engine="0",model_name="tiny",le="{le}"}} {count}')
-    lines.append(f'{name}_sum{{engine="0",model_name="tiny"}} {1000 * seconds}')
-    lines.append(f'{name}_count{{engine="0",model_name="tiny"}} 1000')
-    return ("\n".join(lines) + "\n").encode()
+    bounds = (0.01, 0.1, math.inf)
+    counts = tuple(1000.0 if seconds <= bound else 0.0 for bound in bounds)
+    drafted = msgspec.structs.replace(
+        engine(1000.0, (800.0,) * 3, requests=1000),
+        prompt_tokens=prompt_tokens and 1000 * prompt_tokens,
+        time_per_output_token=Histogram(bounds, counts, 1000 * seconds),
+    )
+    return render([drafted])
 
 
 async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
@@ -171,15 +174,7 @@ async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
 async def test_a_baseline_of_other_prompts_is_a_warning(
     predictor: Predictor, run: Check, tmp_path: Path, prompt_tokens: int, level: str
 ) -> None:
-    labels = 'engine="0",model_name="tiny"'
-    first = "vllm:time_to_first_token_seconds"
-    lines = [
-        f'{first}_bucket{{{labels},le="+Inf"}} 1000',
-        f"{first}_sum{{{labels}}} 50",
-        f"{first}_count{{{labels}}} 1000",
-    ]
-    lines.append(f"vllm:prompt_tokens_total{{{labels}}} {1000 * prompt_tokens}")
-    predictor.bodies = [timed(0.011) + "\n".join([*lines, ""]).encode()]
+    predictor.bodies = [timed(0.011, prompt_tokens)]
     counts = Counts(prompt_tokens=2_000_000.0, first_tokens=1000.0)
     result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02, counts=counts))
     assert result.code == (2 if level == "WARN" else 0)
