@@ -226,7 +226,9 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
         await until(scraping.url, there, lambda data: data["result"])
         up = await until(scraping.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
         recorded = await until(
-            scraping.url, "/api/v1/query?query=inference_service:specdec_drafts:increase30m", lambda data: data["result"]
+            scraping.url,
+            "/api/v1/query?query=inference_service:specdec_drafts:increase30m",
+            lambda data: data["result"],
         )
         vllm.process.terminate()
         page, *_ = await taking.got("/pagerduty")
