@@ -20,6 +20,6 @@ $(BUNDLED)/.bundled: $(BUNDLED)/.installed $(COMPONENTS)/prepared.js $(COMPONENT
 components: $(BUNDLED)/.bundled ## Bundle Grafana's components, which draw the dashboards' previews; needs npm
 
 pictures: $(VENV)/.dev $(TOOLS)/.test components ## Draw previews of the dashboards into docs/
-	$(LABORATORY) dashboards.pictures
+	$(LABORATORY) pictures.draw
 
 test-tools test-nightly: components
