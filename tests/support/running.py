@@ -9,10 +9,13 @@ import re
 import signal
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from click.testing import CliRunner
 
+from specdec_exporter.commands.cli import cli
 from support.processes import EXPORTER
 
 START_SECONDS = 60.0
@@ -33,6 +36,13 @@ def printed() -> Iterator[Printed]:
         yield found
     out.seek(0)
     found.out, found.err = out.read(), err.getvalue()
+
+
+def commanded(*arguments: str | Path, told: bytes = b"", **environment: str) -> tuple[int, str]:
+    """Run ``specdec-exporter`` in this process: exit code, and what it prints. Its errors are raised."""
+    words = list(map(str, arguments))
+    run = CliRunner().invoke(cli, words, input=told, env=environment, standalone_mode=False, catch_exceptions=False)
+    return run.return_value, run.output
 
 
 class Exporter:

@@ -10,13 +10,11 @@ from typing import get_args
 import msgspec
 import pytest
 from click import UsageError
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
 from specdec_exporter.baseline.file import Baseline, Context, write_baseline
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision, DecisionCode
 from specdec_exporter.comparison.latency import (
@@ -38,6 +36,7 @@ from support.anyrecording import recordings
 from support.processes import exporter_ran
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, CURVE, compared, loaded, recording
+from support.running import commanded
 
 replace = msgspec.structs.replace
 PLAIN = recording("plain", tpot=[0.0209] * 1000, blocks=12)
@@ -170,12 +169,7 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
 
 
 def ran(*arguments: str) -> tuple[int, str]:
-    """Run ``compare`` in this process; its exit code and output. Errors are raised."""
-    environment = {"COLUMNS": "80"}
-    result = CliRunner().invoke(
-        cli, ["compare", *arguments], standalone_mode=False, catch_exceptions=False, env=environment
-    )
-    return result.return_value, result.stdout
+    return commanded("compare", *arguments, COLUMNS="80")
 
 
 @pytest.fixture

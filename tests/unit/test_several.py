@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,7 +20,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from specdec_exporter.baseline.file import Baseline, to_yaml
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover
 from specdec_exporter.comparison.several import Several, compare_several
@@ -36,6 +34,7 @@ from support.anyrecording import recordings
 from support.builders import known, numbers
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, Server, loaded, recording
+from support.running import commanded
 
 replace = msgspec.structs.replace
 LOADS = (0.9, 3.0, 7.0, 15.0, 30.0, 60.0)
@@ -421,8 +420,7 @@ def test_the_command_writes_each_output_and_fails_on_a_regression_where_asked_fo
         files.append(str(tmp_path / f"{each.name}.yaml"))
 
     def ran(*options: str) -> tuple[int, str]:
-        result = CliRunner().invoke(cli, ["compare", *files, *options], standalone_mode=False, catch_exceptions=False)
-        return result.return_value, result.stdout
+        return commanded("compare", *files, *options)
 
     assert ran()[0] == 0
     assert ran("--fail-on-regression")[1].startswith("Run k by load")
