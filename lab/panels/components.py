@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards.frames import Answer, frames
 from dashboards.grafana import Json, Panel
+from panels.frames import Answer, frames
 from support.fieldtools import ROOT
 from support.processes import ran, said
 

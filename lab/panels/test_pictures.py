@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from dashboards.conftest import DASHBOARDS
-from dashboards.database import NOW
-from dashboards.frames import View
 from dashboards.grafana import Dashboard, Json
-from pictures.draw import DOCS, HEIGHT, WIDTH, picture
+from panels.database import NOW
+from panels.draw import DOCS, HEIGHT, WIDTH, picture
+from panels.frames import View
 
 MAX_BYTES = 400 * 1024
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
