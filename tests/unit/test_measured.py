@@ -239,16 +239,6 @@ def test_at_a_load_that_the_baseline_does_not_have_good_acceptance_is_no_good_ne
     assert (row.concurrency, row.speedup) == (32, None)
 
 
-def test_where_one_stall_decides_the_word_is_watch_and_says_so() -> None:
-    state, server = beginning((0.9, 0.8), plain((1.0, 0.02), (40.0, 0.02)))
-    for index in range(20):
-        step(state, server, *((3.0, 40.0) if index == 7 else (0.02, 1.0)))
-    verdict = judge(state.evidence(), POLICY).verdict
-    assert (verdict.code, verdict.basis) == ("watch", "assumed")
-    assert verdict.headline == "The measurement does not tell yet whether speculation pays"
-    assert verdict.reasons[0] == "speed-up not known: one stall took most of the time of all steps"
-
-
 def test_a_baseline_of_another_model_measures_nothing() -> None:
     assert watched((0.5,), 0.025, baseline=plain((1.0, 0.02), model="large")).cost is None
 

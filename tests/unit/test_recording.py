@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import add
@@ -485,18 +483,6 @@ def test_a_pipe_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(BaselineError, match="it is gzip"):
             logged_start(["-"])
-
-
-def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
-    """Without a writer that waits for ever, deaf to SIGTERM; and the end of a reader kills a predictor that writes."""
-    os.mkfifo(tmp_path / "vllm.log")
-    writer = os.open(tmp_path / "vllm.log", os.O_RDWR)
-    end = threading.Timer(2.0, os.close, [writer])  # so that a reader gets an end
-    end.start()
-    with pytest.raises(BaselineError, match="it is a FIFO"):
-        logged_start([f"{tmp_path}/vllm.log"])
-    end.cancel()
-    os.close(writer)
 
 
 async def until(condition: Callable[[], bool]) -> None:
