@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from acted.firsthour import blocks
 from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
-from deploy.firsthour import blocks
 from support.fieldtools import ROOT, tool
 from support.processes import said
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from acted.asking import until
 from alertmanager.catalogue import OBJECT, TEMPLATES
 from alertmanager.server import Receiver, receiver
 from cluster import shipped
@@ -21,7 +22,6 @@ from cluster.controlplane import ControlPlane
 from cluster.operator import generated
 from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
-from deploy.asking import until
 from deploy.manifests import KUBERNETES
 from report import Transcript
 from support import tsdb

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from acted.asking import until
 from deploy import containers
-from deploy.asking import until
 from support.fieldtools import ROOT, tool
 from support.processes import EXPORTER, Server, beside, free_port, ran
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.asking import until
+from acted.asking import until
 from deploy.manifests import KUBERNETES, read
 from support.running import exporter
 from support.tsdb import prometheus

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.asking import until
+from acted.asking import until
+from acted.test_podmonitor import FOUND, discovered, job
 from deploy.manifests import DEPLOY, KUBERNETES, read
-from deploy.test_podmonitor import FOUND, discovered, job
 from support.fieldtools import ROOT, run, tool
 from support.processes import Server, beside, free_port
 from support.running import exporter, predictor

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from acted.firsthour import blocks
 from alertmanager.catalogue import document
 from alertmanager.conftest import FLOOR
 from alertmanager.server import alertmanager, lead_to, receiver
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from deploy.firsthour import blocks
 from deploy.kustomize import built
 from deploy.manifests import KUBERNETES
 from support.fieldtools import tool
