@@ -1,7 +1,7 @@
 # Grafana's own components, bundled: they draw the previews, and tell how panels show values.
 .PHONY: components pictures
 
-COMPONENTS := tests/dashboards/components
+COMPONENTS := lab/panels/components
 BUNDLED := $(TOOLS)/components
 
 $(BUNDLED)/.installed: $(COMPONENTS)/package.json $(COMPONENTS)/package-lock.json $(COMPONENTS)/.npmrc
@@ -20,6 +20,6 @@ $(BUNDLED)/.bundled: $(BUNDLED)/.installed $(COMPONENTS)/prepared.js $(COMPONENT
 components: $(BUNDLED)/.bundled ## Bundle Grafana's components, which draw the dashboards' previews; needs npm
 
 pictures: $(VENV)/.dev $(TOOLS)/.test components ## Draw previews of the dashboards into docs/
-	$(LABORATORY) dashboards.pictures
+	$(LABORATORY) panels.draw
 
 test-tools test-nightly: components

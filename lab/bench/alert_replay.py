@@ -2,7 +2,7 @@
 
 Prometheus' own ruler works in real time, so its parts are used: the recording rules are filled in
 (tests/support/backfill.py), and range queries say when an alert's expression held. Only `for` and `keep_firing_for` are
-applied here (:func:`episodes`), as Prometheus does it; tests/rules/test_alert_quality.py holds that against promtool's
+applied here (:func:`episodes`), as Prometheus does it; lab/bench/test_alert_quality.py holds that against promtool's
 unit tests.
 """
 

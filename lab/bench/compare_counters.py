@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from bench.counting import ONE_ENGINE
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.histogram import Histogram
@@ -17,6 +16,7 @@ from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 from specdec_exporter.speculation.policy import load_policy
 from support.builders import known
+from support.counting import ONE_ENGINE
 
 POLL_SECONDS = 5.0
 # vLLM's buckets of tokens per request, for a context of 32,768 tokens.

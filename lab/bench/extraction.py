@@ -9,10 +9,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.counting import ONE_ENGINE, TWO_ENGINES, count_up
 from bench.rows import BenchError, Row, figure
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from support.counting import ONE_ENGINE, TWO_ENGINES, count_up
 
 RATIO = 1.0
 CALLS_PER_ROUND = 10

@@ -22,14 +22,14 @@ from typing import Any
 
 from bench.fleet import Page, exposing, real_page, serving, targets
 from bench.processes import cpu_seconds, memory
-from dashboards.database import Database
 from dashboards.grafana import chosen, interpolate, load, window
-from demo.processes import Server
 from fleet.engines import ENGINES, Engine, Setting, tenant, written
 from fleet.story import RULES, STEADY_ONE, TARGET, Past, Story
 from generated import table
+from panels.database import Database
+from report import measured_by, record
 from support.fieldtools import ROOT
-from support.report import measured_by, record
+from support.processes import Server
 
 SERVICES = (100, 1000)
 SCRAPES = (60, 15)

@@ -22,12 +22,12 @@ from bench.fleet import SCRAPE_SECONDS, targets
 from bench.rows import BenchError
 from support import tsdb
 from support.fieldtools import BIN
+from support.processes import wait_until
 from support.promqllabels import walk
 from support.promtool import Promtool
 from support.rulelint import Pack, Rule, load
-from support.running import wait_until
 
-CONFIG = "prometheus.yml"
+CONFIG = "data.yml"  # of the Prometheus whose data are in "data"
 DAY_SECONDS = 86400
 PATIENCE_SECONDS = 600.0
 # Blocks end before the head begins, which keeps up to three hours.
@@ -137,17 +137,9 @@ def ruler(folder: Path, rules: Path, address: str, services: int) -> Iterator[Ru
     """Start a Prometheus that scrapes a fleet, its past first; the rules are only read."""
     fleet = targets(address, services)
     # The past of a service has 36 times the samples of a scrape.
-    (folder / CONFIG).write_text(_config(fleet, max(10, services // 50), []))
-    port = tsdb.free_port()
-    command = [
-        _program("prometheus3"),
-        f"--config.file={folder / CONFIG}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--web.enable-lifecycle",
-        "--log.level=warn",
-    ]
-    with tsdb.serving(command, f"http://127.0.0.1:{port}", "/-/ready", folder / "prometheus.log") as url:
+    _program("prometheus3")
+    options = ("--web.enable-lifecycle", "--log.level=warn")
+    with tsdb.prometheus(folder / "data", "prometheus3", _config(fleet, max(10, services // 50), []), *options) as url:
         found = Ruler(url, folder, fleet, load(rules, {}))
         wait_until(
             lambda: found.value("count(specdec_up)") == services,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bench.counting import ONE_ENGINE, count_up
 from bench.predictor_log import PredictorLog
 from bench.processes import ENVIRONMENT, bytes_read, cpu_seconds, cpu_when_quiet, memory, run
 from bench.rows import BenchError, Row, figure
+from support.counting import ONE_ENGINE, count_up
 from support.running import Exporter, Predictor, exporter, predictor
 
 MEMORY_RATIO = 1.3  # of a minimal exporter over the same libraries

@@ -12,7 +12,7 @@ from cluster import kserve as kserve_install
 from cluster import operator as operator_install
 from cluster.controlplane import ControlPlane
 from cluster.controlplane import control_plane as run_control_plane
-from support.report import EVIDENCE, Transcript
+from report import EVIDENCE, Transcript
 
 _numbers = itertools.count()
 

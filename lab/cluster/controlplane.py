@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from typing import Any
 import yaml
 
 from cluster.api import Api, Object, RefusedError, where
-from demo.processes import free_port
 from support.certificates import Identity, issue
 from support.fieldtools import ROOT, run, tool
-from support.running import started
+from support.processes import free_port, ran, started
 
 KUBECTL_SECONDS = 180.0
 # What turns our manifests into pods, and what cleans up. The others want nodes, or do what nobody looks at here.
@@ -78,19 +76,8 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """What kubectl printed. Raises :class:`RefusedError` with what it complained of."""
-        answer = subprocess.run(
-            [
-                tool("kubectl"),
-                f"--kubeconfig={self.kubeconfig}",
-                f"--cache-dir={self.directory}/cache",
-                *map(str, arguments),
-            ],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=KUBECTL_SECONDS,
-        )
+        flags = (f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.directory}/cache")
+        answer = ran(tool("kubectl"), *flags, *arguments, told=stdin, seconds=KUBECTL_SECONDS)
         if answer.returncode:
             raise RefusedError(answer.stderr.strip() or answer.stdout.strip())
         return answer.stdout

@@ -14,11 +14,10 @@ from typing import Any
 from cluster.api import where
 from cluster.controlplane import ControlPlane, listens
 from cluster.definitions import kserve as source
-from demo.processes import free_port
 from support import yamltext
 from support.certificates import issue
 from support.fieldtools import run, tool
-from support.running import started
+from support.processes import free_port, started
 
 NAMESPACE = "kserve"
 STORAGE_CONTAINER = where("serving.kserve.io/v1alpha1/clusterstoragecontainers", name="default")

@@ -12,9 +12,8 @@ import yaml
 
 from cluster.api import Object
 from cluster.controlplane import ControlPlane, listens
-from demo.processes import free_port
 from support.fieldtools import tool
-from support.running import started
+from support.processes import free_port, started
 
 NAME = "prometheus-operator"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from cluster.controlplane import ControlPlane
 from cluster.test_lifecycle import inventory
 from deploy.chart import CHART, nested
 from support.fieldtools import tool
+from support.processes import ran
 
 RELEASE = "pack"
 NAME = "pack-specdec-exporter"
@@ -22,16 +22,11 @@ LARGEST_SECRET_BYTES = 1 << 20
 
 def helm(plane: ControlPlane, namespace: str, *arguments: str, values: Object | None = None) -> None:
     """Run Helm. Raises :class:`RefusedError` with what it complained of."""
-    answer = subprocess.run(
-        [
-            *(tool("helm"), *arguments, "--namespace", namespace, "--kubeconfig", str(plane.kubeconfig)),
-            *(("--values", "-") if values else ()),
-        ],
-        input=json.dumps(values),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
+    answer = ran(
+        *(tool("helm"), *arguments, "--namespace", namespace, "--kubeconfig", str(plane.kubeconfig)),
+        *(("--values", "-") if values else ()),
+        told=json.dumps(values),
+        seconds=180,
     )
     if answer.returncode:
         raise RefusedError(answer.stderr)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from acted.firsthour import blocks
 from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
-from deploy.firsthour import blocks
 from support.fieldtools import ROOT, tool
+from support.processes import said
 
 SERVICES = "serving.kserve.io/v1beta1/inferenceservices"
 
@@ -20,17 +20,8 @@ def run_block(plane: ControlPlane, block: str, recordings: Path) -> set[str]:
     """The lines that a block prints, run in the repository; ``plain.yaml`` is that of ``recordings``."""
     script = block.replace("plain.yaml", str(recordings / "plain.yaml")) if "--from-file" in block else block
     path = f"{Path(tool('kubectl')).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=ROOT,
-        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.splitlines())
+    variables = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": path}
+    return set(said("bash", "-euo", "pipefail", "-c", script, directory=ROOT, environment=variables).splitlines())
 
 
 def until_pod(plane: ControlPlane, enough: Callable[[Any], Any]) -> Any:

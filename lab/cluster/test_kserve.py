@@ -16,7 +16,7 @@ from cluster.controlplane import ControlPlane
 from cluster.kserve import STORAGE_CONTAINER
 from cluster.predictors import ENFORCE, INFERENCE_SERVICES, RESTRICTED, folders, pod_of, warned
 from deploy.manifests import KUBERNETES
-from support.report import Transcript
+from report import Transcript
 
 PREDICTOR = KUBERNETES / "predictor"
 STORAGE_URIS = KUBERNETES / "eagle3"

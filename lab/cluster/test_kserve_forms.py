@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from cluster.controlplane import ControlPlane
 from cluster.predictors import pod_of
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
+from report import Transcript
 from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.failures import known_cause
-from support.report import Transcript
+from support.processes import said
 
 DEPLOYMENTS = "apps/v1/deployments"
 NAME = "INFERENCE_SERVICE_NAME"
@@ -166,9 +166,7 @@ def started_with(main: Object, directory: Path) -> list[str]:
     stub.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 0.33.0 || printf "%s\\n" "$@"\n', encoding="utf-8")
     stub.chmod(0o755)
     variables = {"PATH": f"{directory}:{os.environ['PATH']}"}
-    command = [*main["command"], *main["args"]]
-    answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    return answer.stdout.splitlines()
+    return said(*main["command"], *main["args"], environment=variables).splitlines()
 
 
 def test_the_sidecar_stands_beside_main(

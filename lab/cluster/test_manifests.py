@@ -9,7 +9,7 @@ import pytest
 from cluster import shipped
 from cluster.api import Object, RefusedError
 from cluster.controlplane import ControlPlane
-from support.report import Transcript
+from report import Transcript
 
 STRICT = ("--dry-run=server", "--validate=strict")
 SHIPPED = shipped.folders() + shipped.files()

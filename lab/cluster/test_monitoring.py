@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from acted.asking import until
 from alertmanager.catalogue import OBJECT, TEMPLATES
 from alertmanager.server import Receiver, receiver
 from cluster import shipped
@@ -21,11 +22,11 @@ from cluster.controlplane import ControlPlane
 from cluster.operator import generated
 from cluster.predictors import pod_of
 from cluster.test_kserve import PREDICTOR
-from demo.processes import Server, free_port, running
-from deploy.asking import until
 from deploy.manifests import KUBERNETES
+from report import Transcript
+from support import tsdb
 from support.fieldtools import ROOT, tool
-from support.report import Transcript
+from support.processes import Server, beside, free_port
 
 CLUSTER = "eu-1"
 ALERTMANAGER = "v0.25.0"  # the operator writes what this release understands; it is Debian's
@@ -115,9 +116,7 @@ async def sidecar(there: Deployed, predictor: Server, directory: Path) -> AsyncI
         f"--predictor.url={predictor.url}",
         f"--predictor.name={there.pod['metadata']['labels']['serving.kserve.io/inferenceservice']}",
     )
-    async with running(
-        "exporter", command, port=port, ready="/-/ready", directory=directory, host=there.address
-    ) as server:
+    async with beside("exporter", command, port=port, directory=directory, host=there.address) as server:
         yield server
 
 
@@ -132,7 +131,7 @@ async def predictor(directory: Path) -> AsyncIterator[Server]:
         "--load=3/s",
         "--speed=10",
     )
-    async with running("predictor", command, port=port, ready="/metrics", directory=directory) as server:
+    async with beside("predictor", command, port=port, ready="/metrics", directory=directory) as server:
         yield server
 
 
@@ -169,19 +168,10 @@ async def prometheus(there: Deployed, routes: Server, directory: Path) -> AsyncI
             reaching(plane, discovery, directory / "token")
     alertmanagers = [{"static_configs": [{"targets": [routes.url.removeprefix("http://")]}]}]
     config["alerting"] = {"alertmanagers": alertmanagers}
-    file = directory / "prometheus.yaml"
     text = yaml.safe_dump(config)
     for variable, value in VARIABLES.items():
         text = text.replace(f"$({variable})", value)
-    file.write_text(text, encoding="utf-8")
-    port = free_port()
-    command = (
-        tool("prometheus3-sd"),
-        f"--config.file={file}",
-        f"--storage.tsdb.path={directory}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
-    async with running("prometheus", command, port=port, ready="/-/ready", directory=directory) as server:
+    async with beside(**tsdb.prometheus_of(directory / "prometheus", text, program="prometheus3-sd")) as server:
         yield server
 
 
@@ -204,7 +194,7 @@ async def alertmanager(there: Deployed, directory: Path) -> AsyncIterator[Server
         f"--web.listen-address=127.0.0.1:{port}",
         "--cluster.listen-address=",
     )
-    async with running("alertmanager", command, port=port, ready="/-/ready", directory=directory) as server:
+    async with beside("alertmanager", command, port=port, directory=directory) as server:
         yield server
 
 
@@ -237,7 +227,7 @@ async def test_a_predictor_that_stops_answering_becomes_a_message(
         up = await until(scraping.url, "/api/v1/query?query=specdec_up", lambda data: data["result"])
         drafts = "/api/v1/query?query=inference_service:specdec_drafts:increase30m"
         recorded = await until(scraping.url, drafts, lambda data: data["result"])
-        await vllm.stop()
+        vllm.process.terminate()
         page, *_ = await taking.got("/pagerduty")
         await taking.until(lambda: title in [one["attachments"][0]["title"] for one in taking.at("/slack")])
         rules = await until(scraping.url, "/api/v1/rules", are_evaluated)

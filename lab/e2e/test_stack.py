@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +20,7 @@ from demo.pager import Pager, pager
 from demo.processes import Server as Process
 from demo.stack import alertmanager, exporter, prometheus
 from e2e.traffic import Traffic, flowing
+from support.processes import exporter_ran
 from vllm.language import Language
 from vllm.scenarios import DRAFT_MODEL_K3, NO_SPECULATION
 from vllm.server import MODEL_NAME, Installation, Server, Slowness
@@ -118,14 +117,10 @@ async def stack_beside(server: Server, baseline: Path, directory: Path) -> Async
 
 
 async def record_baseline(server: Server, file: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "specdec_exporter", "baseline", "record", f"--predictor.url={server.url}"),
-        *(f"--predictor.log-path={server.log_path}", f"--duration={BASELINE_SECONDS}s", f"--file={file}"),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    _, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
+    flags = (f"--predictor.log-path={server.log_path}", f"--duration={BASELINE_SECONDS}s", f"--file={file}")
+    record = ("baseline", "record", f"--predictor.url={server.url}", *flags)
+    done = await asyncio.to_thread(exporter_ran, *record)
+    assert done.returncode == 0, done.stderr
 
 
 async def test_from_a_dying_draft_head_to_a_page(

@@ -20,11 +20,12 @@ from typing import Any
 
 import yaml
 
-from demo.processes import Server, free_port, running
+from fleet import otlp
+from fleet.remotewrite import Labels, Sample, write
 from fleet.story import NAMESPACES, RULES, Past
-from support import otlp, tsdb
+from support import tsdb
 from support.fieldtools import tool
-from support.remotewrite import Labels, Sample, write
+from support.processes import Server, beside, free_port
 
 SCRAPE_SECONDS = 15
 REPLICA = "replica"
@@ -146,18 +147,10 @@ def _alerting(setting: Setting) -> dict[str, Any]:
 async def _prometheus(
     name: str, directory: Path, configuration: Any, past: Past | None, *flags: str, program: str = "prometheus3"
 ) -> AsyncIterator[Server]:
-    port = free_port()
-    data = directory / f"{name}-data"
+    data = directory / name
     if past is not None:
         await asyncio.to_thread(shutil.copytree, past.blocks, data)
-    command = (
-        tool(program),
-        f"--config.file={written(directory / f'{name}.yml', configuration)}",
-        f"--storage.tsdb.path={data}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        *flags,
-    )
-    async with running(name, command, port=port, ready="/-/ready", directory=directory) as server:
+    async with beside(**tsdb.prometheus_of(data, yaml.safe_dump(configuration), *flags, program=program)) as server:
         yield server
 
 
@@ -171,7 +164,7 @@ async def _agent(directory: Path, configuration: Any) -> AsyncIterator[Server]:
         f"--storage.agent.path={directory / 'agent-data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     )
-    async with running("agent", command, port=port, ready="/-/ready", directory=directory) as server:
+    async with beside("agent", command, port=port, directory=directory) as server:
         yield server
 
 
@@ -239,7 +232,7 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
         f"-promscrape.config={written(folder / 'scrape.yml', _scraping(setting))}",
         "-retentionPeriod=100y",
     )
-    async with running("victoria-metrics", command, port=port, ready="/health", directory=folder) as database:
+    async with beside("victoria-metrics", command, port=port, ready="/health", directory=folder) as database:
         await asyncio.to_thread(tsdb.import_samples, database.url, "".join(setting.past.lines(milliseconds=True)))
         ruling = (
             tool("vmalert-current"),
@@ -249,7 +242,7 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
             f"-httpListenAddr=127.0.0.1:{ruler_port}",
             "-remoteWrite.flushInterval=1s",
         )
-        async with running("vmalert", ruling, port=ruler_port, ready="/health", directory=folder) as ruler:
+        async with beside("vmalert", ruling, port=ruler_port, ready="/health", directory=folder) as ruler:
             otlp_url = f"{database.url}/opentelemetry/v1/metrics"
             yield Engine(database.url, ruler.url, f"{database.url}/api/v1/write", otlp_url, [database, ruler])
 
@@ -268,8 +261,9 @@ async def thanos(setting: Setting) -> AsyncIterator[Engine]:
     async with AsyncExitStack() as stack:
 
         async def started(name: str, *flags: str) -> Server:
-            where: dict[str, Any] = {"port": ports[name][0], "ready": "/-/ready", "directory": folder}
-            return await stack.enter_async_context(running(name, command(name, *flags), **where))
+            return await stack.enter_async_context(
+                beside(name, command(name, *flags), port=ports[name][0], directory=folder)
+            )
 
         configuration = _scraping(setting)
         configuration["global"] |= {"external_labels": {REPLICA: "a"}}
@@ -277,9 +271,7 @@ async def thanos(setting: Setting) -> AsyncIterator[Engine]:
             _prometheus("prometheus", folder, configuration, setting.past, *TAKES_ALL)
         )
         write_url = f"{database.url}/api/v1/write"
-        sidecar = await started(
-            "sidecar", f"--prometheus.url={database.url}", f"--tsdb.path={folder / 'prometheus-data'}"
-        )
+        sidecar = await started("sidecar", f"--prometheus.url={database.url}", f"--tsdb.path={folder / 'prometheus'}")
         querier = await started(
             "query", f"--endpoint=127.0.0.1:{ports['sidecar'][1]}", f"--query.replica-label={REPLICA}"
         )
@@ -340,7 +332,7 @@ async def mimir(setting: Setting) -> AsyncIterator[Engine]:
         *setting.limits,
     )
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(running("mimir", command, port=port, ready="/ready", directory=folder))
+        server = await stack.enter_async_context(beside("mimir", command, port=port, ready="/ready", directory=folder))
         write_url = f"{server.url}/api/v1/push"
         api = f"{server.url}/prometheus"
         processes = [server]

@@ -14,9 +14,9 @@ from typing import Any
 from alertmanager.catalogue import EXAMPLE, document
 from alertmanager.server import Receiver, alertmanager, lead_to, receiver
 from bench.fleet import exposing
+from fleet import otlp
 from fleet.engines import ENGINES, FEDERATED, FEDERATION, SCRAPE_SECONDS, Engine, Setting
 from fleet.story import CLUSTER, DOWN, NEW, PAGES, PROBE, Story
-from support import otlp
 from support.fieldtools import tool
 
 PAGER = "/specdec-pager"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fleet.engines import ENGINES, Setting, written
+from fleet.remotewrite import Labels, Sample
 from fleet.story import Past
-from support.remotewrite import Labels, Sample
 
 MOST_SERIES = 150_000  # max_global_series_per_user
 AT_ONCE = 10_000  # below ingestion_burst_size

@@ -1,6 +1,6 @@
 """Fuzz every parser of what others send: ``make fuzz MINUTES=60``.
 
-Each finding is written to lab/fuzz/found/, which tests/unit/test_fuzz.py reads.
+Each finding is written to lab/fuzz/found/, which test_fuzz.py reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from types import FrameType
 from fuzz.mutation import Mutator
 from fuzz.target import Target
 from fuzz.targets import TARGETS
-from support.report import EVIDENCE, measured_by, record, recording
+from report import EVIDENCE, measured_by, record, recording
 
 FOUND = Path(__file__).parent / "found"
 HANG_SECONDS = 1.0  # of CPU, so that a busy machine makes no finding
@@ -133,7 +133,7 @@ def keep(name: str, data: bytes, wrong: str) -> None:
     path = FOUND / name.replace(" ", "-") / hashlib.sha256(data).hexdigest()[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    print(f"\n{wrong}{name}: repeat it with: pytest tests/unit/test_fuzz.py -k {path.name}", flush=True)
+    print(f"\n{wrong}{name}: repeat it with: pytest lab/fuzz/test_fuzz.py -k {path.name}", flush=True)
 
 
 def target_of(path: Path) -> Target:

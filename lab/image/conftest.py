@@ -12,8 +12,8 @@ import pytest
 
 from image.building import Builder, Image
 from image.pod import Container, Pod, environment, remember
+from report import EVIDENCE, Transcript, measured_by
 from support.fieldtools import ROOT
-from support.report import EVIDENCE, Transcript, measured_by
 
 PREDICTOR = "http://127.0.0.1:8080"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from deploy.manifests import KUBERNETES, read
 from support.fieldtools import tool
-from support.running import wait_until
+from support.processes import wait_until
 
 MIB = 2**20
 _UNITS = {"Mi": MIB, "Gi": 1024 * MIB}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from image.building import LABELS, Builder, Image
 from image.pod import MIB, Container
-from support.report import Transcript
+from report import Transcript
 
 SIZE_MIB = 25
 

@@ -14,10 +14,10 @@ import pytest
 
 from image.conftest import PREDICTOR
 from image.pod import Container, Pod
+from report import Transcript
 from support.certificates import issue
 from support.fieldtools import ROOT
-from support.report import Transcript
-from support.running import wait_until
+from support.processes import wait_until
 
 MEMORY_MIB = 64  # what the manifest requests; the limit is 128
 HEALTH_CHECK = ("specdec-exporter", "healthcheck")  # as in the Dockerfile

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from report import EVIDENCE, measured_by, record, recording
 from soak.bombs import ALL, LIMIT_MIB, target
-from support.report import EVIDENCE, measured_by, record, recording
 
 
 async def main(*, recorded: bool) -> int:

@@ -22,10 +22,10 @@ from pathlib import Path
 import aiohttp
 
 from bench.serving import serving, total
+from report import EVIDENCE, measured_by, record, recording
 from soak.growinglog import ROTATED_FILES, GrowingLog
 from soak.watch import HEADER, Watch
 from specdec_exporter.predictor.sources.follow import ROTATE_WAIT_SECONDS
-from support.report import EVIDENCE, measured_by, record, recording
 from support.running import Exporter
 
 # In an hour.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from support import tsdb
+from support.processes import EXPORTER, free_port
+from support.processes import serving as started
 from vllm.server import get
 
 SERVICE_NAME: Final = "tiny-service"
@@ -85,12 +85,12 @@ def serving(
     predictor_url: str, predictor_log: Path, *, own_log: Path, baseline: Path | None = None
 ) -> Iterator[Exporter]:
     """Run the exporter beside a predictor; its log goes to ``own_log``."""
-    address = f"127.0.0.1:{tsdb.free_port()}"
+    port = free_port()
     command = (
-        *(sys.executable, "-m", "specdec_exporter", "serve", f"--web.listen-address={address}"),
+        *(*EXPORTER, "serve", f"--web.listen-address=127.0.0.1:{port}"),
         *(f"--predictor.url={predictor_url}", f"--predictor.log-path={predictor_log}"),
         f"--predictor.name={SERVICE_NAME}",
         *(() if baseline is None else (f"--baseline.file={baseline}",)),
     )
-    with tsdb.serving(command, f"http://{address}", "/-/ready", own_log) as url:
-        yield Exporter(url)
+    with started(own_log.stem, command, port=port, directory=own_log.parent) as server:
+        yield Exporter(server.url)

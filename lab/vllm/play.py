@@ -7,7 +7,7 @@ import re
 import time
 from typing import Final
 
-from support.running import wait_until
+from support.processes import wait_until
 from vllm.language import Language
 from vllm.predict import Counts, continuation
 from vllm.scenarios import Phase, Scenario

@@ -17,8 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from support.running import wait_until
-from support.tsdb import free_port
+from support.processes import free_port, wait_until
 from vllm.language import Prompt
 
 MODEL_NAME: Final = "tiny"

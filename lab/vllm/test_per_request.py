@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from deploy.cli import exporter as run
 from specdec_exporter.predictor.versions import parse_release
-from support.running import wait_until
+from support.processes import exporter_ran, wait_until
 from vllm import hostile
 from vllm.exporter import Exposition
 from vllm.language import CHORUS, Prompt, excerpt, flawed_copy
@@ -76,7 +75,7 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
         drafted = await_drafts_in_log(server)
     responses.write_text("\n".join(lines) + "\n")
 
-    result = run("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
+    result = exporter_ran("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     objects = [json.loads(line) for line in result.stdout.splitlines()]
     # The log is full of forged lines, and has the server's own numbers all the same.
@@ -104,5 +103,5 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
     temperatures = {value: requests for (by, value), requests in kinds.items() if by == "temperature"}
     assert temperatures == {"0": 5, "(0.5,0.8]": 1}
     assert ("prompt_length", "unknown") not in kinds
-    report = run("analyze", str(server.log_path), "--responses", str(responses))
+    report = exporter_ran("analyze", str(server.log_path), "--responses", str(responses))
     assert "By temperature" in report.stdout

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from deploy.cli import exporter as run
 from specdec_exporter.speculation.policy import load_policy
+from support.processes import exporter_ran
 from vllm import scenarios
 from vllm.exporter import SERVICE_NAME, Exporter, Exposition, serving
 from vllm.language import Language
@@ -187,7 +187,7 @@ def test_the_start_is_told_by_log_and_metrics(observation: Observation) -> None:
     assert (start["kv_cache_tokens"], start["max_num_seqs"], start["quantization"]) == (capacity, 8, None)
     assert {"load_weights", "init_engine"} <= start["phases"].keys()
     assert 0 < start["phases"]["init_engine"] < start["ready_seconds"] + 1
-    analysed = run("analyze", str(observation.server.log_path))
+    analysed = exporter_ran("analyze", str(observation.server.log_path))
     assert f"KV cache of {capacity:,} tokens" in " ".join(analysed.stdout.split())
 
 
@@ -285,7 +285,7 @@ def test_the_status_api_agrees(observation: Observation) -> None:
 
 def test_analyze_reads_the_same_from_the_log(observation: Observation) -> None:
     scenario = observation.scenario
-    result = run("analyze", str(observation.server.log_path), "--output", "jsonl")
+    result = exporter_ran("analyze", str(observation.server.log_path), "--output", "jsonl")
     assert result.returncode == 0, result.stderr
     events = [json.loads(line) for line in result.stdout.splitlines()]
     windows = [event for event in events if event["kind"] == "spec_decoding"]
@@ -301,7 +301,7 @@ def test_analyze_reads_the_same_from_the_log(observation: Observation) -> None:
 
 
 def test_check_passes_judgement(observation: Observation) -> None:
-    result = run("check", observation.server.url)
+    result = exporter_ran("check", observation.server.url)
     assert "Traceback" not in result.stderr
     # Speculation that is off, or loses by assumption even at light load, is worth a warning; nothing here fails.
     least = load_policy().assumed.levels(None, observation.scenario.k, None).min
@@ -312,7 +312,7 @@ def test_check_passes_judgement(observation: Observation) -> None:
 def test_the_doctor_finds_no_fault_in_a_server_that_runs(observation: Observation) -> None:
     server, scenario = observation.server, observation.scenario
     log = ("--predictor.log-path", str(server.log_path))
-    result = run("doctor", server.url, "--args", shlex.join(server.command), *log, "--output", "json")
+    result = exporter_ran("doctor", server.url, "--args", shlex.join(server.command), *log, "--output", "json")
     assert result.returncode in (0, 2), result.stdout + result.stderr
     found = json.loads(result.stdout)
     assert "Not the same" not in {each["subject"] for each in found["findings"]}
@@ -340,7 +340,7 @@ def test_a_restart_neither_doubles_nor_negates_anything(
         assert down.value("specdec_up") == 0.0
         assert down.select(OURS.drafts) == []
         assert down.value("specdec_predictor_state", state="unreachable") == 1.0
-        assert run("check", server.url).returncode == 1
+        assert exporter_ran("check", server.url).returncode == 1
 
         server.start()
         assert OURS.count(exporter.scrape()) == nothing(scenario)

@@ -13,7 +13,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from demo.processes import free_port, running
+from support.processes import beside, free_port
 from support.running import listening
 
 START_SECONDS = 30.0
@@ -112,7 +112,7 @@ async def alertmanager(program: str, configuration: Any, directory: Path) -> Asy
         "--cluster.listen-address=",
     )
     async with (
-        running("alertmanager", command, port=port, ready="/-/ready", directory=directory) as server,
+        beside("alertmanager", command, port=port, directory=directory) as server,
         aiohttp.ClientSession() as session,
     ):
         yield Alertmanager(server.url, session)

@@ -17,7 +17,7 @@ from alertmanager.catalogue import FRAGMENT, TEMPLATES, document
 from alertmanager.conftest import Release
 from alertmanager.fired import Alert, fired, group
 from alertmanager.inhibition import inhibited
-from alertmanager.test_storm import ONSET, storm
+from alertmanager.storm import ONSET, storm
 from rules.scenario import STEADY, Case, Phase, Shares, measured, pinned, service, slower, with_tail
 from support.fieldtools import ROOT
 

@@ -1,7 +1,7 @@
 """What the dashboards keep to that Grafana's dashboard-linter does not ask, or of some types of panels only.
 
 Its types hold the rest of the JSON (test_schema.py), and what it shows holds units, names and texts of no data
-(test_components.py).
+(lab/panels).
 """
 
 from __future__ import annotations

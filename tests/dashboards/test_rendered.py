@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import rjsonnet
 
 from dashboards.grafana import Dashboard
 from support import yamltext
+from support.processes import said
 from support.promtool import REPOSITORY
 
 DASHBOARDS = REPOSITORY / "dashboards"
@@ -48,7 +48,7 @@ def test_kubectl_can_apply_the_config_maps() -> None:
 
 
 def test_grafana_com_is_told_what_the_dashboards_require_and_asks_for_the_source(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, REPOSITORY / "tools" / "render.py", "--grafana-com", tmp_path], check=True)
+    said(sys.executable, REPOSITORY / "tools" / "render.py", "--grafana-com", tmp_path)
     for path in RENDERED:
         made = json.loads((tmp_path / path.name).read_text(encoding="utf-8"))
         asked, required = made.pop("__inputs"), made.pop("__requires")

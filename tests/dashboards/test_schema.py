@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from dashboards.grafana import RENDERED
 from support.fieldtools import ROOT
+from support.processes import ran
 
 TYPES = Path(__file__).parent / "schema" / "dashboard.ts"
 PACKAGES = ROOT / ".tools" / "schema" / "node_modules"
@@ -48,13 +48,8 @@ def compiler_says(folder: Path, documents: Mapping[str, str]) -> str:
         (folder / f"{name}.ts").write_text(
             f"import type {{ Dashboard }} from './dashboard';\nexport const it: Dashboard = {text};\n"
         )
-    done = subprocess.run(
-        ["node", PACKAGES / "typescript" / "bin" / "tsc", *OPTIONS, *(f"{name}.ts" for name in documents)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    compiler = ("node", PACKAGES / "typescript" / "bin" / "tsc", *OPTIONS)
+    done = ran(*compiler, *(f"{name}.ts" for name in documents), directory=folder)
     assert done.returncode == 0 or done.stdout, done.stderr
     return done.stdout
 

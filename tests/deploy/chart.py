@@ -10,6 +10,7 @@ from typing import Any
 from deploy.manifests import DEPLOY
 from support import yamltext
 from support.fieldtools import tool
+from support.processes import ran
 
 CHART = DEPLOY / "helm" / "specdec-exporter"
 KUBERNETES_VERSION = "1.35.4"
@@ -19,9 +20,7 @@ Object = dict[str, Any]
 
 def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run Helm to its end."""
-    return subprocess.run(
-        [tool("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=120
-    )
+    return ran(tool("helm"), *arguments, told=stdin)
 
 
 @functools.cache

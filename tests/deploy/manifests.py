@@ -6,13 +6,20 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
+from specdec_exporter.commands.serve import command as serve
 from support.fieldtools import ROOT
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose"
 KUBERNETES = DEPLOY / "kubernetes"
+SERVE_VARIABLES = {
+    variable
+    for parameter in serve.params
+    if isinstance(parameter, click.Option) and isinstance(variable := parameter.envvar, str)
+}
 
 
 class _Strict(yaml.SafeLoader):

@@ -9,10 +9,10 @@ import pytest
 
 from alertmanager.conftest import RELEASES, Release
 from deploy import containers
-from deploy.cli import SERVE_VARIABLES, exporter
-from deploy.manifests import COMPOSE, read
+from deploy.manifests import COMPOSE, SERVE_VARIABLES, read
 from specdec_exporter import __version__
 from support.fieldtools import ROOT
+from support.processes import exporter_ran
 
 SERVICES = sorted(containers.services())
 SECRETS = "/etc/alertmanager/secrets"
@@ -66,7 +66,7 @@ def test_the_exporter_takes_its_settings() -> None:
     given = containers.environment("exporter")
 
     assert given.keys() <= SERVE_VARIABLES
-    answer = exporter("serve", "--config.check", environment=given)
+    answer = exporter_ran("serve", "--config.check", **given)
     assert answer.returncode == 0, answer.stderr
 
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from alertmanager.test_operator import faults
-from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.kustomize import built, component, schema, variables
-from deploy.manifests import KUBERNETES
+from deploy.manifests import KUBERNETES, SERVE_VARIABLES
+from support.processes import exporter_ran
 
 pytestmark = pytest.mark.field
 
@@ -55,7 +55,7 @@ def test_each_form_has_the_sidecar_and_it_takes_its_settings(folder: str) -> Non
     given = {name: text for name, text in variables(sidecar).items() if name.startswith("SPECDEC_")}
 
     assert given.keys() <= SERVE_VARIABLES
-    answer = exporter("serve", "--config.check", environment=given)
+    answer = exporter_ran("serve", "--config.check", **given)
     assert answer.returncode == 0, answer.stderr
     assert sidecar["image"].startswith("registry.example.com/specdec-exporter:")
     assert sidecar["securityContext"] == sidecar_of("predictor")["securityContext"]

@@ -6,9 +6,9 @@ import json
 import re
 import tomllib
 
-from deploy.cli import exporter
 from deploy.containers import document
 from support.fieldtools import ROOT
+from support.processes import exporter_ran
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -60,13 +60,13 @@ def test_it_runs_as_a_user_that_kubernetes_can_tell_from_root() -> None:
 def test_the_entry_point_is_the_command_and_its_default_is_to_serve() -> None:
     assert json.loads(last("ENTRYPOINT"))[0] in PROJECT["scripts"]
     assert "CMD" not in dict(instructions())
-    assert exporter("--config.check").returncode == 0
+    assert exporter_ran("--config.check").returncode == 0
 
 
 def test_the_health_check_is_a_command_that_says_no_while_nothing_serves() -> None:
     command = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
 
-    answer = exporter(*command[1:], environment={"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:1"})
+    answer = exporter_ran(*command[1:], SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:1")
 
     assert command[0] in PROJECT["scripts"]
     assert (answer.returncode, answer.stdout) == (1, "")

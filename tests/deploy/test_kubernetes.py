@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from alertmanager.test_operator import faults
-from deploy.cli import exporter
 from deploy.kustomize import built, schema, variables
 from deploy.manifests import KUBERNETES, read
 from specdec_exporter import __version__
 from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 from support.fieldtools import ROOT
+from support.processes import exporter_ran
 
 LARGEST_CONFIG_MAP_BYTES = 262_144  # `kubectl apply` keeps a copy in an annotation, and refuses a larger one
 MEASURED_MIB = 44  # docs/evidence/benchmarks.md: the budget, and what was measured
@@ -239,7 +239,7 @@ def test_what_vllm_logs_about_speculation_is_in_the_files(logging_to: Path) -> N
     log("vllm.entrypoints.launcher", "Route: /metrics, Methods: GET")
 
     files = sorted(logging_to.glob("*.log"))
-    answer = exporter("analyze", "--output", "jsonl", *map(str, files))
+    answer = exporter_ran("analyze", "--output", "jsonl", *map(str, files))
 
     assert answer.returncode == 0, answer.stderr
     events = [json.loads(line) for line in answer.stdout.splitlines()]

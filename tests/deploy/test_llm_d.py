@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from alertmanager.test_operator import faults
-from deploy.cli import SERVE_VARIABLES, exporter
 from deploy.kustomize import built, schema, variables
+from deploy.manifests import SERVE_VARIABLES
 from support.fieldtools import ROOT
+from support.processes import exporter_ran
 
 pytestmark = pytest.mark.field
 
@@ -74,7 +75,7 @@ def test_the_decode_pods_have_the_sidecar_and_it_takes_its_settings(objects: dic
         "SPECDEC_PREDICTOR_NAME": "metadata.labels['llm-d.ai/model']",
     }
     assert given.keys() <= SERVE_VARIABLES
-    assert exporter("serve", "--config.check", environment=given).returncode == 0
+    assert exporter_ran("serve", "--config.check", **given).returncode == 0
     assert sidecar["image"].startswith("registry.example.com/specdec-exporter:")
     assert containers(objects, "prefill").keys() == {"modelserver"}
 
@@ -96,5 +97,5 @@ def test_doctor_reads_the_speculation_of_these_manifests(objects: dict[tuple[str
     manifest = tmp_path / "built.yaml"
     manifest.write_text(yaml.safe_dump_all(objects.values()), encoding="utf-8")
 
-    said = exporter("doctor", "--manifest", str(manifest)).stdout
+    said = exporter_ran("doctor", "--manifest", str(manifest)).stdout
     assert "eagle3, k = 3, RedHatAI/Qwen3-32B-speculator.eagle3" in said

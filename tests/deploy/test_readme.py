@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from demo.processes import free_port, running
 from deploy.test_demo import REST, entries, is_alike
 from support.fieldtools import ROOT
+from support.processes import beside, free_port, said
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN_URL = "http://127.0.0.1:8080"
@@ -46,18 +45,16 @@ async def test_every_command_does_what_readme_shows(tmp_path: Path) -> None:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         source.mkdir(exist_ok=True)
         copy(ROOT / name, source / name)
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True, timeout=120)
-    subprocess.run([environment / "bin/pip", "install", "--quiet", "."], cwd=source, check=True, timeout=300)
+    said(sys.executable, "-m", "venv", environment)
+    said(environment / "bin/pip", "install", "--quiet", ".", directory=source, seconds=300)
 
     port = free_port()
     simulator = (
         *("env", f"PYTHONPATH={ROOT / 'deploy'}", sys.executable, "-m", "demo.simulator"),
         *(f"--listen-address=127.0.0.1:{port}", "--uptime-seconds=3600", "--load=4"),
     )
-    async with running("predictor", simulator, port=port, ready="/metrics", directory=tmp_path) as predictor:
+    async with beside("predictor", simulator, port=port, ready="/metrics", directory=tmp_path) as predictor:
         program, *arguments = check[0].replace(SHOWN_URL, predictor.url).split()
-        said = subprocess.run(
-            [environment / "bin" / program, *arguments], capture_output=True, text=True, check=True, timeout=60
-        )
+        output = said(environment / "bin" / program, *arguments)
 
-    assert shows(said.stdout.replace(predictor.url, SHOWN_URL), check[1]) == []
+    assert shows(output.replace(predictor.url, SHOWN_URL), check[1]) == []

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import shutil
-import subprocess
 import uuid
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from release.notes import main, notes
 from release.remaining import checksums, steps, unready
 from specdec_exporter import __version__
 from support.fieldtools import ROOT, tool
+from support.processes import ran, said
 from support.running import exporter, predictor
 
 CHANGELOG = """\
@@ -86,16 +86,16 @@ def test_each_step_of_the_page_is_printed_once_on_one_line() -> None:
 
 def test_what_is_not_ready_is_said_until_it_is(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, capture_output=True)
+        said("git", *arguments, directory=tmp_path)
 
     git("init")
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (unreleased)\n\n- More.\n", encoding="utf-8")
     hub = "deploy/helm/artifacthub-repo.yml"
     (tmp_path / hub).parent.mkdir(parents=True)
     shutil.copy(ROOT / hub, tmp_path / hub)
-    said = unready(tmp_path, "0.2.0")
-    assert [one.split(" ", 1)[0] for one in said] == ["CHANGELOG.md", hub, "not", "there"]
-    assert said[2] == "not committed: CHANGELOG.md, deploy/"
+    lacking = unready(tmp_path, "0.2.0")
+    assert [one.split(" ", 1)[0] for one in lacking] == ["CHANGELOG.md", hub, "not", "there"]
+    assert lacking[2] == "not committed: CHANGELOG.md, deploy/"
 
     (tmp_path / "CHANGELOG.md").write_text("## 0.2.0 (2026-12-01)\n\n- More.\n", encoding="utf-8")
     (tmp_path / hub).write_text(f"repositoryID: {uuid.uuid4()}\nowners: []\n", encoding="utf-8")
@@ -108,9 +108,8 @@ def test_what_is_not_ready_is_said_until_it_is(tmp_path: Path) -> None:
 def test_the_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
     (tmp_path / "one.whl").write_bytes(b"one")
     (tmp_path / "SHA256SUMS").write_text(checksums(tmp_path), encoding="utf-8")
-    checked = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=False)
 
-    assert checked.returncode == 0
+    said("sha256sum", "--check", "SHA256SUMS", directory=tmp_path)
     assert checksums(tmp_path).endswith("  one.whl\n")
 
 
@@ -137,8 +136,7 @@ def test_the_site_of_mixins_renders_the_mixin(tmp_path: Path) -> None:
     folder = ROOT / entry["subdir"]
 
     def rendered(*arguments: str) -> str:
-        command = [tool("jsonnet-current"), "-J", "vendor", *arguments]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
+        return said(tool("jsonnet-current"), "-J", "vendor", *arguments, directory=folder)
 
     for field in ("prometheusAlerts", "prometheusRules"):
         manifest = rendered("-S", "-e", f'std.manifestYamlDoc((import "mixin.libsonnet").{field})')
@@ -170,7 +168,7 @@ def built(folder: Path, *targets: str) -> Path:
         else:
             shutil.copy(ROOT / source, target)
     command = ["make", "-C", str(folder), f"TOOLS={ROOT}/.tools", "EPOCH=1700000000", f"COMMIT={COMMIT}", *targets]
-    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    made = ran(*command, seconds=900)
     assert made.returncode == 0, made.stdout + made.stderr
     return folder / "dist"
 
@@ -204,16 +202,12 @@ async def test_what_is_installed_serves_and_checks(dist: Path) -> None:
 
 async def serves_and_checks(*program: str) -> None:
     """It says its version, serves, judges what it serves, and ends when told to."""
-    said = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert said == f"specdec-exporter, version {__version__}\n"
+    assert said(*program, "--version") == f"specdec-exporter, version {__version__}\n"
     body = (ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt").read_bytes()
     async with predictor(body) as vllm, exporter("--predictor.url=" + vllm.url, program=program) as running:
         assert f'revision="{COMMIT}"' in await running.get("/metrics")
         assert (await running.samples())["specdec_exporter_config_last_reload_successful"] == 1
         assert "<html" in await running.get("/")
-        check = await asyncio.create_subprocess_exec(
-            *program, "check", running.url, "--output", "json", stdout=asyncio.subprocess.PIPE
-        )
-        judged, _ = await check.communicate()
-    assert json.loads(judged)["status"]["up"]
+        judged = await asyncio.to_thread(ran, *program, "check", running.url, "--output", "json")
+    assert json.loads(judged.stdout)["status"]["up"]
     assert running.process.returncode == 0

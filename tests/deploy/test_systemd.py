@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli import SERVE_VARIABLES, exporter
+from deploy.manifests import SERVE_VARIABLES
 from support.fieldtools import ROOT, run
+from support.processes import exporter_ran
 
 FOLDER = ROOT / "deploy" / "systemd"
 UNIT = FOLDER / "specdec-exporter.service"
@@ -35,7 +36,7 @@ def test_what_is_set_from_the_start_is_a_configuration() -> None:
     (command,) = values("ExecStart")
 
     program, *arguments = command.split(" ")
-    answer = exporter(*arguments, "--config.check", environment=active)
+    answer = exporter_ran(*arguments, "--config.check", **active)
 
     assert program == "/usr/bin/specdec-exporter"
     assert active

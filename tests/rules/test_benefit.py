@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bench.alert_times import ONSET, rolled_out_and_back
 from rules.scenario import SECOND, STEADY, Case, Pack, Phase, Series, Source, measured, service
 
 HARM, LOSS = "SpecDecodeHarmful critical", "SpecDecodeNotPayingOff warning"
@@ -62,21 +61,6 @@ def test_a_measured_loss_pages_whatever_is_accepted(pack: Pack) -> None:
         ),
         every=EVERY,
     )
-
-
-def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(pack: Pack) -> None:
-    """The old pod's speed-up hides nothing: it is in the window for long."""
-    worse, much_worse = (Case(name=f"{gain}x", series=rolled_out_and_back(gain)) for gain in (0.75, 0.5))
-    found = pack.firing(worse, much_worse, minutes=range(ONSET, ONSET + 50, 2), every=2)
-
-    for by_minute in found.values():
-        pages = {
-            minute: {alert["alertname"] for alert in alerts if alert["severity"] == "critical"}
-            for minute, alerts in by_minute.items()
-        }
-        first = min(minute for minute, names in pages.items() if names)
-        assert first <= ONSET + 22
-        assert all("SpecDecodeHarmful" in names for minute, names in pages.items() if minute >= first)
 
 
 # --- Does the load fit? -----------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from specdec_exporter.state.problems import PROBLEMS
 from support import yamltext
 from support.backfill import records
 from support.fieldtools import run
+from support.processes import said
 from support.promtool import REPOSITORY
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
@@ -43,13 +43,7 @@ def alerts_of(name: str) -> list[dict[str, Any]]:
 
 
 def test_the_committed_files_are_what_the_sources_say() -> None:
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "tools" / "render.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not done.returncode, done.stderr
+    said(sys.executable, REPOSITORY / "tools" / "render.py", "--check")
 
 
 @pytest.mark.field

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from click import UsageError
-from click.testing import CliRunner
 
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.bench import BenchComparison, compare_bench
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.benchresult import BenchResult, parse_results
 from specdec_exporter.speculation.policy import load_policy
 from support.builders import FIXTURES
+from support.running import commanded
 
 BENCH = FIXTURES / "bench"
 runs = itertools.count()
@@ -107,10 +106,7 @@ def codes(found: BenchComparison) -> list[str]:
 
 
 def ran(*arguments: str | Path) -> tuple[int, str]:
-    found = CliRunner().invoke(cli, ["compare", *map(str, arguments)], standalone_mode=False)
-    if found.exception is not None:
-        raise found.exception
-    return found.return_value, found.output
+    return commanded("compare", *arguments)
 
 
 def refused(*arguments: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from bisect import bisect_left
@@ -154,6 +155,60 @@ def loaded(
         "intervals": tuple(made),
     }
     return recording(name, tpot=tpot, curve=curve, **(given | facts))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A server whose step times are known, and so the truth about its speed-up.
+
+    A step takes (alpha + beta * requests in decode) / (1 - gamma * prompt tokens per second); with k drafts
+    1 + (fixed + k * marginal) * (1 + growth * requests in decode) times as long. ``curve``: acceptance by position, of
+    the largest k. ``noise``: the relative deviation of the step time of an interval.
+    """
+
+    fixed: float = 0.0
+    marginal: float = 0.0
+    growth: float = 0.0
+    curve: tuple[float, ...] = ()
+    alpha: float = 0.02
+    beta: float = 0.0005
+    gamma: float = 0.00002
+    noise: float = 0.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        return 1.0 + sum(self.curve)
+
+    def slowdown(self, k: int, load: float) -> float:
+        return 1.0 + (self.fixed + k * self.marginal) * (1.0 + self.growth * load) if k else 1.0
+
+    def speedup(self, k: int | None = None, load: float = 0.0) -> float:
+        curve = self.curve[:k]
+        return (1.0 + sum(curve)) / self.slowdown(len(curve), load)
+
+    def step_seconds(self, load: float, prompt_rate: float = 0.0, k: int | None = None) -> float:
+        plain = (self.alpha + self.beta * load) / (1.0 - self.gamma * prompt_rate)
+        return plain * self.slowdown(len(self.curve[:k]), load)
+
+    def interval(self, load: float, prompt_rate: float = 0.0, shock: float | None = 0.0, seconds: float = 15.0) -> Load:
+        """What it does in some seconds; ``shock`` is how many deviations this interval is off."""
+        step = self.step_seconds(load, prompt_rate) * math.exp(self.noise * (shock or 0.0))
+        steps = seconds * load / step
+        counts = Counts(
+            steps=steps,
+            step_seconds=load * seconds,
+            generation_tokens=steps * self.tokens_per_step + 3.0,
+            first_tokens=3.0,
+            prompt_tokens=prompt_rate * seconds,
+            draft_tokens=steps * len(self.curve) if self.curve else None,
+        )
+        return Load(seconds, counts)
+
+    def record(self, k: int, loads: Sequence[float], **facts: Any) -> Baseline:
+        """A recording with k drafts a step at these loads in turn."""
+        steps = {load: self.step_seconds(load, k=k) for load in loads}
+        name = facts.pop("name", f"k{k}" if k else "plain")
+        return loaded(name, steps, self.curve[:k], **facts)
 
 
 def compared(baseline: Baseline, candidate: Baseline, *, paired: bool = False) -> Comparison:

@@ -5,32 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import os
 import re
 import signal
 import ssl
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from click.testing import CliRunner
+
+from specdec_exporter.commands.cli import cli
+from support.processes import EXPORTER
 
 START_SECONDS = 60.0
-SERVER_START_SECONDS = 180.0  # the machine may be busy
-SERVER_STOP_SECONDS = 20.0
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float, what: str, every: float = 0.1) -> None:
-    """Ask until ``condition`` holds; ``TimeoutError`` naming ``what`` after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            msg = f"no {what} within {seconds:g} s"
-            raise TimeoutError(msg)
-        time.sleep(every)
 
 
 class Printed:
@@ -50,49 +38,11 @@ def printed() -> Iterator[Printed]:
     found.out, found.err = out.read(), err.getvalue()
 
 
-@contextlib.contextmanager
-def started(
-    name: str,
-    command: Sequence[str | Path],
-    *,
-    directory: Path,
-    ready: Callable[[], bool],
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[None]:
-    """Run ``command`` from the time that ``ready`` is true; its output goes to ``<name>.log`` in ``directory``.
-
-    ``environment`` is added to ours. A server that ends before it is ready fails with the end of its log.
-    """
-    log = directory / f"{name}.log"
-    with log.open("wb") as output:
-        handle = subprocess.Popen(
-            list(map(str, command)),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=directory,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,  # Ctrl-C is handled by pytest, which stops all in order
-        )
-
-    def answers() -> bool:
-        assert handle.poll() is None, f"{name} ended with {handle.returncode}:\n{_end(log)}"
-        return ready()
-
-    try:
-        wait_until(answers, seconds=SERVER_START_SECONDS, what=f"ready {name} ({log})")
-        yield
-    finally:
-        handle.terminate()
-        try:
-            handle.wait(SERVER_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            handle.kill()
-            handle.wait()
-
-
-def _end(log: Path) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+def commanded(*arguments: str | Path, told: bytes = b"", **environment: str) -> tuple[int, str]:
+    """Run ``specdec-exporter`` in this process: exit code, and what it prints. Its errors are raised."""
+    words = list(map(str, arguments))
+    run = CliRunner().invoke(cli, words, input=told, env=environment, standalone_mode=False, catch_exceptions=False)
+    return run.return_value, run.output
 
 
 class Exporter:
@@ -179,7 +129,7 @@ async def exporter(
     stdin: int | None = None,
     awaited: str = "msg=ready",
     descriptors: str = "",
-    program: Sequence[str] = (sys.executable, "-m", "specdec_exporter"),
+    program: Sequence[str] = EXPORTER,
     **environment: str,
 ) -> AsyncIterator[Exporter]:
     """Run the exporter with ``arguments`` from the time its log says ``awaited``. It is stopped in any case.

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from support.fieldtools import tool, untidy
-from support.running import started
+from support.processes import free_port, serving
 
 QUERY_SECONDS = 1800  # a range of a week may take minutes where other work has the cores
 Vector = dict[tuple[tuple[str, str], ...], float]  # values by sorted labels
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except OSError:
-        return False
-
-
-@contextmanager
-def serving(command: Sequence[str], url: str, ready: str, log: Path) -> Iterator[str]:
-    """Run a server until the end of the block, which begins when ``url`` + ``ready`` answers; ``log``: its words."""
-    with started(log.stem, command, directory=log.parent, ready=lambda: _answers(url + ready), environment=untidy()):
-        yield url
-
-
 @contextmanager
 def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}\n", *options: str) -> Iterator[str]:
     """Serve the blocks in ``data``; without a ``configuration`` it scrapes nothing. Yield the base URL."""
-    address = f"127.0.0.1:{free_port()}"
-    config = data.with_suffix(".yml")
+    with serving(**prometheus_of(data, configuration, *options, program=program)) as server:
+        yield server.url
+
+
+def prometheus_of(data: Path, configuration: str, *options: str, program: str = "prometheus") -> dict[str, Any]:
+    """What to call :func:`processes.serving` with for a Prometheus; its configuration and log lie beside ``data``."""
+    config, port = data.with_suffix(".yml"), free_port()
     config.write_text(configuration)
     command = [
         tool(program),
@@ -54,26 +35,25 @@ def prometheus(data: Path, program: str = "prometheus", configuration: str = "{}
         f"--storage.tsdb.path={data}",
         "--storage.tsdb.retention.time=100y",
         f"--query.timeout={QUERY_SECONDS}s",
-        f"--web.listen-address={address}",
+        f"--web.listen-address=127.0.0.1:{port}",
         *options,
     ]
-    with serving(command, f"http://{address}", "/-/ready", data.with_suffix(".log")) as url:
-        yield url
+    return {"name": data.name, "command": command, "port": port, "directory": data.parent, "environment": untidy()}
 
 
 @contextmanager
 def victoria_metrics(data: Path) -> Iterator[str]:
     """An empty single-node VictoriaMetrics, which takes remote writes and answers queries; yield the base URL."""
-    address = f"127.0.0.1:{free_port()}"
+    port = free_port()
     command = [
         tool("victoria-metrics"),
         f"-storageDataPath={data}",
         "-retentionPeriod=100y",
-        f"-httpListenAddr={address}",
+        f"-httpListenAddr=127.0.0.1:{port}",
         "-memory.allowedBytes=256MB",
     ]
-    with serving(command, f"http://{address}", "/health", data.with_suffix(".log")) as url:
-        yield url
+    with serving(data.name, command, port=port, ready="/health", directory=data.parent, environment=untidy()) as server:
+        yield server.url
 
 
 def import_samples(url: str, exposition: str) -> None:

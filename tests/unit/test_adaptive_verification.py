@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.samples import Sample
 
 from specdec_exporter.commands.analyze import analyze
@@ -29,6 +30,7 @@ from specdec_exporter.state.report import status_of
 from specdec_exporter.state.view import engines_of
 from support import running
 from support.builders import Clock, arguments, engine, known, snapshot, started
+from support.exposition import render
 from support.loglines import ARGUMENTS_HEADER, HEADER
 
 ADAPTIVE = Deployment(adaptive_verification=True)
@@ -264,31 +266,13 @@ def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_pat
     assert "acceptance 0.24" in report  # of the last one, by its own windows
 
 
-METRICS = """\
-# TYPE vllm:spec_decode_num_drafts counter
-vllm:spec_decode_num_drafts_total{{engine="0",model_name="m"}} {drafts}
-# TYPE vllm:spec_decode_num_draft_tokens counter
-vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} {draft_tokens}
-# TYPE vllm:spec_decode_num_accepted_tokens counter
-vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} {accepted}
-# TYPE vllm:spec_decode_num_accepted_tokens_per_pos counter
-vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="0"}} {accepted}
-vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="1"}} 0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="m",position="2"}} 0
-# TYPE vllm:generation_tokens counter
-vllm:generation_tokens_total{{engine="0",model_name="m"}} {drafts}
-"""
-
-
-def exposition(drafted: int) -> bytes:
-    return METRICS.format(drafts=drafted, draft_tokens=3 * drafted, accepted=72 * drafted // 100).encode()
-
-
 @pytest.mark.parametrize("adaptive", [True, False])
 async def test_a_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, adaptive: bool) -> None:
     monkeypatch.setenv("COLUMNS", "150")
+    # Without step times: the load is not known.
+    engines = [replace(engine(count, drafts(3, count)), step_latency=None) for count in (10_000.0, 20_000.0)]
     async with running.predictor() as predictor:
-        predictor.version, predictor.bodies = "0.33.0", [exposition(10_000), exposition(20_000)]
+        predictor.version, predictor.bodies = "0.33.0", [render([each]) for each in engines]
         with running.printed() as found:
             code = await check(predictor.url, log_paths=[log_of(tmp_path, adaptive=adaptive)], window_seconds=0.05)
     report = " ".join(found.out.split())

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click import UsageError
 
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.commands.analyze import analyze
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from support.builders import CAPTURES, FIXTURES
-from support.running import printed
+from support.running import commanded, printed
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
 GATEWAY = str(FIXTURES / "responses" / "0.32.0-gateway.jsonl")
@@ -168,15 +167,13 @@ def test_no_empty_line_stands_for_a_log_that_cannot_be_read() -> None:
 
 def test_a_header_needs_responses_and_must_not_be_secret() -> None:
     for arguments, words in (
-        (["analyze", "--header", "X-Tenant", LOG], "--header needs --responses"),
-        (["analyze", "--header", "Cookie", "--responses", RESPONSES], "probably secret"),
+        (("--header", "X-Tenant", LOG), "--header needs --responses"),
+        (("--header", "Cookie", "--responses", RESPONSES), "probably secret"),
     ):
-        result = CliRunner().invoke(cli, arguments)
-        assert result.exit_code == 2
-        assert words in result.output
+        with pytest.raises(UsageError, match=words):
+            commanded("analyze", *arguments)
 
 
 def test_the_command_reads_no_stdin_for_responses_alone() -> None:
-    result = CliRunner().invoke(cli, ["analyze", "--responses", RESPONSES], input="not read", standalone_mode=False)
-    assert result.return_value == 0
-    assert "6 responses" in result.output
+    code, text = commanded("analyze", "--responses", RESPONSES, told=b"not read")
+    assert (code, "6 responses" in text) == (0, True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click import UsageError
 from msgspec.structs import replace
 
 from specdec_exporter.baseline.file import Baseline, Block, Context
 from specdec_exporter.baseline.writing import to_document, to_yaml
-from specdec_exporter.commands import cli
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
@@ -22,7 +21,8 @@ from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.load import Load
 from support.builders import CAPTURES
-from support.running import predictor
+from support.processes import exporter_ran
+from support.running import commanded, predictor
 
 INF = float("inf")
 DUMP = (CAPTURES / "0.32.0-draft_model-k3/metrics-8-p90.txt").read_bytes()
@@ -53,15 +53,11 @@ def file(tmp_path: Path) -> str:
     return saved(tmp_path)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.cli, ["baseline", *arguments], standalone_mode=False)
-
-
 def shown(folder: Path, **changes: Any) -> str:
     """What ``show`` says of the baseline with these changes, on one line."""
-    result = run("show", saved(folder, **changes))
-    assert result.return_value == 0
-    return " ".join(result.output.split())
+    code, text = commanded("baseline", "show", saved(folder, **changes))
+    assert code == 0
+    return " ".join(text.split())
 
 
 def test_show_says_what_was_measured_and_what_is_missing(tmp_path: Path) -> None:
@@ -108,7 +104,7 @@ def test_blocks_and_lengths_are_shown(tmp_path: Path) -> None:
     assert "blocks of time 24 of about 75 s" in text
     assert "prompt length 150 tokens on average" in text
     assert "answer length" not in text
-    assert "100 requests, 24 blocks of time" in run("check", str(tmp_path / "base.yaml")).output
+    assert "100 requests, 24 blocks of time" in commanded("baseline", "check", tmp_path / "base.yaml")[1]
 
 
 def test_the_range_of_prompts_over_the_blocks_is_shown(tmp_path: Path) -> None:
@@ -132,16 +128,18 @@ def test_of_drafts_that_were_verified_in_part_no_acceptance_is_shown(tmp_path: P
 
 
 def test_show_gives_programs_the_file_as_json(file: str) -> None:
-    assert json.loads(run("show", file, "--output=json").output) == json.loads(json.dumps(to_document(BASELINE)))
+    assert json.loads(commanded("baseline", "show", file, "--output=json")[1]) == json.loads(
+        json.dumps(to_document(BASELINE))
+    )
 
 
 def test_check_names_every_file_and_fails_if_one_is_bad(file: str, tmp_path: Path) -> None:
-    assert run("check", file).return_value == 0
+    assert commanded("baseline", "check", file)[0] == 0
     bad = tmp_path / "bad.yaml"
     bad.write_text(to_yaml(BASELINE).replace("0.025: 98", "0.025: 9"))
-    checked = run("check", str(bad), file)
-    assert checked.return_value == 1
-    fail, ok = (line for line in checked.output.splitlines() if "note:" not in line)
+    code, text = commanded("baseline", "check", bad, file)
+    assert code == 1
+    fail, ok = (line for line in text.splitlines() if "note:" not in line)
     assert fail.startswith(f"FAIL {bad}: ")
     assert "time_per_output_token_seconds.buckets.0.025: expected a cumulative count of at least 40, found 9" in fail
     assert ok.startswith(f"OK   {file}: ")
@@ -161,12 +159,9 @@ async def test_check_compares_with_a_running_predictor(
 ) -> None:
     path = saved(tmp_path, **change)
     async with predictor(DUMP) as server:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "specdec_exporter", "baseline", "check", path, f"--predictor.url={server.url}",
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        output, _ = await process.communicate()
-    assert (process.returncode, said in output.decode()) == (code, True), output.decode()
+        check = ("baseline", "check", path, f"--predictor.url={server.url}")
+        done = await asyncio.to_thread(exporter_ran, *check)
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout
 
 
 @pytest.mark.parametrize(
@@ -189,9 +184,8 @@ async def test_check_compares_with_a_running_predictor(
     ],
 )
 def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said: str) -> None:
-    result = CliRunner().invoke(cli.cli, ["baseline", "record", *arguments])
-    assert result.exit_code == 2
-    assert said in " ".join(result.output.split())
+    with pytest.raises(UsageError, match=re.escape(said)):
+        commanded("baseline", "record", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +195,5 @@ def test_what_does_not_go_together_is_bad_usage(arguments: tuple[str, ...], said
 def test_a_place_that_cannot_hold_the_file_is_refused_before_anything_is_asked(
     place: str, said: str, file: str, tmp_path: Path
 ) -> None:
-    result = run("record", "--predictor.url=http://127.0.0.1:9", "-o", str(tmp_path / place))
-    assert isinstance(result.exception, SpecdecError)
-    assert said in str(result.exception)
+    with pytest.raises(SpecdecError, match=said):
+        commanded("baseline", "record", "--predictor.url=http://127.0.0.1:9", "-o", tmp_path / place)

@@ -148,30 +148,6 @@ def test_where_tokens_per_second_contradict_decoding_a_reason_says_so() -> None:
     assert "prompts_differ" in codes(found)  # vllm#50722: a prefix cache on one side
 
 
-def test_a_candidate_that_accepts_half_as_often_can_be_faster() -> None:
-    """vllm#48892: MTP with 1 and with 8 draft tokens, 64 clients."""
-    one = result(
-        37.18,
-        clients=64,
-        output_throughput=1646.15,
-        spec_decode_num_drafts=246_348,
-        spec_decode_draft_tokens=246_348,
-        spec_decode_accepted_tokens=205_916,
-    )
-    eight = result(
-        27.48,
-        clients=64,
-        output_throughput=2148.42,
-        spec_decode_num_drafts=104_880,
-        spec_decode_draft_tokens=839_040,
-        spec_decode_accepted_tokens=356_839,
-    )
-    found = compared([one], [eight])
-    assert found.decision.code == "faster"
-    assert found.loads[0].candidate.acceptance_ratio == pytest.approx(0.4253, abs=1e-4)
-    assert found.loads[0].candidate.mean_acceptance_length == pytest.approx(4.40, abs=0.01)
-
-
 def test_without_a_limit_all_prompts_are_the_load() -> None:
     (load,) = compared([result(20.0, clients=None)], [result(10.0, clients=None, drafts=True)]).loads
     assert (load.clients, load.request_rate) == (400, None)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import re
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
+from specdec_exporter.histogram import Histogram
 from specdec_exporter.inspection import livecheck
 from specdec_exporter.serving import serve as exporter_process
-from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.state.record import PredictorState
 from support import running
-from support.builders import CAPTURES, started
+from support.builders import CAPTURES, engine, started
+from support.exposition import render
+from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
 
@@ -144,15 +147,14 @@ def recorded(directory: Path, seconds: float, model: str = "tiny", **more: Any) 
 
 def timed(seconds: float) -> bytes:
     """Metrics of 1,000 drafts of three tokens, 80 % accepted, and 1,000 requests that took ``seconds`` a token."""
-    clock = {"num_drafts": 1000, "num_draft_tokens": 3000, "num_accepted_tokens": 2400}
-    lines = [f'vllm:spec_decode_{name}_total{{engine="0",model_name="tiny"}} {value}' for name, value in clock.items()]
-    name = "vllm:request_time_per_output_token_seconds"
-    for le in ("0.01", "0.1", "+Inf"):
-        count = 1000 if seconds <= float(le) else 0
-        lines.append(f'{name}_bucket{{engine="0",model_name="tiny",le="{le}"}} {count}')
-    lines.append(f'{name}_sum{{engine="0",model_name="tiny"}} {1000 * seconds}')
-    lines.append(f'{name}_count{{engine="0",model_name="tiny"}} 1000')
-    return ("\n".join(lines) + "\n").encode()
+    bounds = (0.01, 0.1, math.inf)
+    counts = tuple(1000.0 if seconds <= bound else 0.0 for bound in bounds)
+    drafted = msgspec.structs.replace(
+        engine(1000.0, (800.0,) * 3, requests=1000),
+        prompt_tokens=None,
+        time_per_output_token=Histogram(bounds, counts, 1000 * seconds),
+    )
+    return render([drafted])
 
 
 async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
@@ -165,29 +167,6 @@ async def test_a_predictor_that_is_slower_than_without_speculation_is_harmful(
     assert result.finding("Speed").startswith("WARN Speed: time per output token 80.0 ms over 1,000 requests")
     assert "speed-up 0.25" in result.finding("Speed")
     assert result.finding("Baseline").startswith("PASS Baseline: quiet hour, of 1,000 requests")
-
-
-@pytest.mark.parametrize(("prompt_tokens", "level"), [(6400, "WARN"), (2100, "PASS")])
-async def test_a_baseline_of_other_prompts_is_a_warning(
-    predictor: Predictor, run: Check, tmp_path: Path, prompt_tokens: int, level: str
-) -> None:
-    labels = 'engine="0",model_name="tiny"'
-    first = "vllm:time_to_first_token_seconds"
-    lines = [
-        f'{first}_bucket{{{labels},le="+Inf"}} 1000',
-        f"{first}_sum{{{labels}}} 50",
-        f"{first}_count{{{labels}}} 1000",
-    ]
-    lines.append(f"vllm:prompt_tokens_total{{{labels}}} {1000 * prompt_tokens}")
-    predictor.bodies = [timed(0.011) + "\n".join([*lines, ""]).encode()]
-    counts = Counts(prompt_tokens=2_000_000.0, first_tokens=1000.0)
-    result = await run(predictor.url, baseline_path=recorded(tmp_path, 0.02, counts=counts))
-    assert result.code == (2 if level == "WARN" else 0)
-    assert "Verdict: healthy" in result.text
-    flat = " ".join(result.text.split())
-    said = "WARN Prompt length: prompts are 3.2 times as long as those of the baseline (6,400 tokens, there 2,000): its"
-    assert (said in flat) is (level == "WARN")
-    assert ("Next: Record a baseline with prompts of this length" in flat) is (level == "WARN")
 
 
 @pytest.mark.parametrize("by_exporter", [False, True])
@@ -234,14 +213,12 @@ async def test_a_long_window_is_read_more_than_twice_and_says_so(
 
 async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
-    pipe = asyncio.subprocess.PIPE
-    words = ("-m", "specdec_exporter", "check", predictor.url, "--window=1h")
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
-    assert process.stderr is not None
-    assert (await process.stderr.readline()).startswith(b"Reading ")
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = await process.communicate()
-    assert (process.returncode, stderr) == (0, b"")
+    with child(*EXPORTER, "check", predictor.url, "--window=1h") as check:
+        assert check.stderr is not None
+        assert (await asyncio.to_thread(check.stderr.readline)).startswith(b"Reading ")
+        check.send_signal(signal.SIGINT)
+        stdout, stderr = await asyncio.to_thread(check.communicate)
+    assert (check.returncode, stderr) == (0, b"")
     assert "0 to look at, 0 failed" in stdout.decode()
 
 
@@ -423,16 +400,6 @@ async def test_a_log_is_compared_with_counters_and_release(
     assert re.match(found, result.finding("Log"))
     assert ("method draft_model" in result.finding("Speculation")) is believed
     assert result.code == 2 or found.startswith("PASS")
-
-
-async def test_arguments_in_the_log_name_the_method_where_the_engine_init_line_is_lost(
-    predictor: Predictor, run: Check, tmp_path: Path
-) -> None:
-    predictor.bodies = [body("0.25.1-draft_model-k3", name) for name in ("metrics-1-p90.txt", "metrics-2-p60.txt")]
-    lines = Path(log("0.25.1-draft_model-k3")).read_text().splitlines(keepends=True)
-    (tmp_path / "log").write_text("".join(line for line in lines if "LLM engine" not in line))
-    result = await run(predictor.url, str(tmp_path / "log"))
-    assert "method draft_model, draft model /models/draft" in result.finding("Speculation")
 
 
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:

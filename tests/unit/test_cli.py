@@ -23,10 +23,10 @@ from specdec_exporter.commands import cli
 from specdec_exporter.commands.cli import main
 from support.builders import CAPTURES
 from support.loglines import HEADER, SPEC
+from support.processes import EXPORTER, child, ran
 
 COMMANDS = ["analyze", "baseline", "check", "compare", "completion", "doctor", "healthcheck", "serve"]
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
-MODULE = (sys.executable, "-m", "specdec_exporter")
 SCRIPT = (str(Path(sys.executable).parent / "specdec-exporter"),)
 SECONDS = 60
 
@@ -43,20 +43,11 @@ class Run:
     def __init__(
         self,
         *arguments: str,
-        program: tuple[str, ...] = MODULE,
+        program: tuple[str, ...] = EXPORTER,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        done = subprocess.run(
-            [*program, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment(**variables),
-            timeout=SECONDS,
-            check=False,
-        )
-        self.code = done.returncode
-        self.out = done.stdout.decode()
-        self.err = done.stderr.decode()
+        done = ran(*program, *arguments, environment=environment(**variables))
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
 
     def is_refused(self, words: str) -> bool:
         """Bad usage: exit code 64, and nothing but one line that says why."""
@@ -68,23 +59,6 @@ class Run:
 
     def _complains(self, words: str) -> bool:
         return bool(re.fullmatch(rf"specdec-exporter: .*{re.escape(words)}.*\n", self.err))
-
-
-@contextlib.contextmanager
-def process(
-    *arguments: str, stdin: int = subprocess.DEVNULL, variables: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [*MODULE, *arguments],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(**variables),
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
 
 
 @contextlib.contextmanager
@@ -122,7 +96,7 @@ def test_help_names_every_command_and_cuts_no_sentence(flag: str) -> None:
     assert codes in " ".join(run.out.split())
 
 
-@pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
+@pytest.mark.parametrize("program", [EXPORTER, SCRIPT], ids=["module", "script"])
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")], ids=" ".join)
 def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...]) -> None:
     run = Run(*arguments, program=program)
@@ -130,11 +104,11 @@ def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...
 
 
 def test_without_a_command_it_serves() -> None:
-    with process(variables={"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
-        assert child.stderr is not None
-        assert any(b"msg=ready" in line for line in iter(child.stderr.readline, b""))
-        child.terminate()
-        assert child.wait(SECONDS) == 0
+    with child(*EXPORTER, env=environment(SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0")) as serve:
+        assert serve.stderr is not None
+        assert any(b"msg=ready" in line for line in iter(serve.stderr.readline, b""))
+        serve.terminate()
+        assert serve.wait(SECONDS) == 0
 
 
 def test_flags_without_a_command_are_those_of_serve(tmp_path: Path) -> None:
@@ -160,8 +134,7 @@ def test_a_command_imports_only_what_it_needs(arguments: str, spared: str) -> No
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
         f"sys.argv[1:] = {arguments.split()}; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    imported = set(done.stderr.split())
+    imported = set(ran(sys.executable, "-c", program).stderr.split())
     assert "specdec_exporter.commands" in imported
     assert not imported & set(spared.split())
 
@@ -210,9 +183,10 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     assert run.code == 0
     told = "SPECDEC_PREDICTR_URL means nothing here: did you mean SPECDEC_PREDICTOR_URL?"
     assert run.err == f"specdec-exporter: {told}\n"
-    with process(variables={**others, "SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}) as child:
-        assert child.stderr is not None
-        assert told.encode() in child.stderr.readline()
+    variables = environment(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0")
+    with child(*EXPORTER, env=variables) as serve:
+        assert serve.stderr is not None
+        assert told.encode() in serve.stderr.readline()
 
 
 @pytest.mark.parametrize(
@@ -346,7 +320,7 @@ def test_a_report_through_a_pipe_is_plain_text_with_the_logs_own_totals(variable
 
 
 def test_a_caller_without_stderr_gets_the_report() -> None:
-    run = Run("analyze", str(LOG), program=("sh", "-c", 'exec "$@" 2>&-', "sh", *MODULE))
+    run = Run("analyze", str(LOG), program=("sh", "-c", 'exec "$@" 2>&-', "sh", *EXPORTER))
     assert (run.code, "Verdict: watch" in run.out) == (0, True)
 
 
@@ -354,7 +328,7 @@ def test_a_caller_without_stderr_gets_the_report() -> None:
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> None:
     big = tmp_path / "server.log"  # its lines as JSON are more than a pipe holds
     big.write_bytes(LOG.read_bytes() * 100)
-    with process("analyze", f"--output={output}", str(big)) as analyze:
+    with child(*EXPORTER, "analyze", f"--output={output}", big) as analyze:
         assert analyze.stdout is not None
         assert analyze.stderr is not None
         analyze.stdout.close()
@@ -363,32 +337,31 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, output: str) -> Non
 
 
 def test_json_lines_of_a_stream_come_while_it_goes_on() -> None:
-    with process("analyze", "--output=jsonl", "-", stdin=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
+    with child(*EXPORTER, "analyze", "--output=jsonl", "-", stdin=subprocess.PIPE) as analyze:
+        assert analyze.stdin is not None
+        assert analyze.stdout is not None
         for second in range(3):
             line = f"{HEADER}{SPEC}\n".replace(":52 ", f":5{second} ")
-            child.stdin.write(line.encode())
-            child.stdin.flush()
-            assert json.loads(child.stdout.readline())["timestamp"] == f"11-20 21:44:5{second}"
-        child.stdin.close()
-        assert child.stdout.read() == b""
-        assert child.wait(SECONDS) == 0
+            analyze.stdin.write(line.encode())
+            analyze.stdin.flush()
+            assert json.loads(analyze.stdout.readline())["timestamp"] == f"11-20 21:44:5{second}"
+        analyze.stdin.close()
+        assert analyze.stdout.read() == b""
+        assert analyze.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])
 def test_ctrl_c_prints_what_was_seen_so_far(output: str, tmp_path: Path) -> None:
     marker = tmp_path / "fifo"
     os.mkfifo(marker)
-    with process(
-        "analyze", f"--output={output}", str(CAPTURES / "0.25.1-ngram-k5" / "server.log"), str(marker)
-    ) as child:
+    log = CAPTURES / "0.25.1-ngram-k5" / "server.log"
+    with child(*EXPORTER, "analyze", f"--output={output}", log, marker) as analyze:
         writer = os.open(marker, os.O_WRONLY)  # waits until the first file has been read and this one is opened
         try:
-            child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=SECONDS)
+            analyze.send_signal(signal.SIGINT)
+            out, err = analyze.communicate(timeout=SECONDS)
         finally:
             os.close(writer)
-    assert child.returncode == 0
+    assert analyze.returncode == 0
     assert err == b""
     assert b"380" in out

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 import pytest
 from click import UsageError
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.writing import write_baseline
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.compare import Comparison, Side, Speedup
 from specdec_exporter.comparison.decision import Decision
 from specdec_exporter.comparison.latency import (
@@ -39,8 +34,10 @@ from specdec_exporter.speculation.tailshift import Shift
 from specdec_exporter.terminal.comparison import report
 from specdec_exporter.terminal.sections import as_json, as_markdown, print_report
 from support.anyrecording import recordings
+from support.processes import exporter_ran
 from support.promtool import REPOSITORY
 from support.recordings import CONTEXT, CURVE, compared, loaded, recording
+from support.running import commanded
 
 replace = msgspec.structs.replace
 PLAIN = recording("plain", tpot=[0.0209] * 1000, blocks=12)
@@ -173,12 +170,7 @@ def test_the_thresholds_on_the_page_are_those_of_the_policy() -> None:
 
 
 def ran(*arguments: str) -> tuple[int, str]:
-    """Run ``compare`` in this process; its exit code and output. Errors are raised."""
-    environment = {"COLUMNS": "80"}
-    result = CliRunner().invoke(
-        cli, ["compare", *arguments], standalone_mode=False, catch_exceptions=False, env=environment
-    )
-    return result.return_value, result.stdout
+    return commanded("compare", *arguments, COLUMNS="80")
 
 
 @pytest.fixture
@@ -229,14 +221,10 @@ def test_a_pair_of_the_same_minutes_says_so(files: dict[str, str]) -> None:
 def test_each_output_can_be_had_where_only_ascii_can_be_printed(
     files: dict[str, str], names: str, options: str, code: int, words: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "specdec_exporter", "compare", *(files[name] for name in names.split()), options],
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"},
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (code, b"")
-    assert words in done.stdout.decode()
+    compared = (*(files[name] for name in names.split()), options)
+    done = exporter_ran("compare", *compared, COLUMNS="80", PYTHONIOENCODING="ascii:strict")
+    assert (done.returncode, done.stderr) == (code, "")
+    assert words in done.stdout
 
 
 @pytest.mark.parametrize(

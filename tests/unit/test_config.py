@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_exporter.commands import cli
 from specdec_exporter.config import (
     Duration,
     Settings,
@@ -21,6 +19,7 @@ from specdec_exporter.config import (
     url_of,
 )
 from specdec_exporter.errors import ConfigError, SpecdecError
+from support.running import commanded
 
 
 def load(tmp_path: Path, text: str) -> Settings:
@@ -148,8 +147,7 @@ def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "specdec.yaml"
     path.write_text("window: 1m\npredictors: [{name: from-file, url: 'http://file', timeout: 1s}]")
     arguments = ["--config.file", str(path), "--predictor.name", "from-flag"]
-    environment = {"SPECDEC_PREDICTOR_NAME": "from-env", "SPECDEC_PREDICTOR_URL": "http://env"}
-    CliRunner().invoke(cli.cli, arguments, env=environment, standalone_mode=False, catch_exceptions=False)
+    commanded(*arguments, SPECDEC_PREDICTOR_NAME="from-env", SPECDEC_PREDICTOR_URL="http://env")
     (settings,) = seen
     (predictor,) = settings.predictors
     assert (predictor.name, predictor.url, predictor.timeout, settings.window) == (

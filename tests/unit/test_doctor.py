@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click import UsageError
 
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.commands.doctor import doctor
 from specdec_exporter.doctor.diagnosis import together
 from specdec_exporter.doctor.reports import Given
@@ -249,19 +248,12 @@ async def test_the_worst_comes_first() -> None:
 # --- The command -----------------------------------------------------------------------------------------------------
 
 
-def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
-    result = CliRunner().invoke(cli, ["doctor", *arguments], input=stdin, standalone_mode=False, env={"COLUMNS": "100"})
-    if result.exception is not None:
-        raise result.exception
-    return result.return_value, result.stdout
-
-
 def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.chdir(ROOT)
 
     def printed(match: re.Match[str]) -> str:
         _, _, *arguments = shlex.split(match["command"].removeprefix("$ "))
-        return f"```console\n{match['command']}\n{run(*arguments)[1]}```\n"
+        return f"```console\n{match['command']}\n{running.commanded('doctor', *arguments, COLUMNS='100')[1]}```\n"
 
     page = PAGE.read_text(encoding="utf-8")
     block = re.compile(r"^```console\n(?P<command>\$ specdec-exporter doctor .*)\n(?:.*\n)*?```\n", re.MULTILINE)
@@ -274,7 +266,7 @@ def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch, request
 
 def test_a_manifest_comes_from_stdin() -> None:
     manifest = (ROOT / "tests" / "fixtures" / "manifests" / "eagle3.yaml").read_bytes()
-    code, text = run("--manifest", "-", "--output", "json", stdin=manifest)
+    code, text = running.commanded("doctor", "--manifest", "-", "--output", "json", told=manifest)
     assert json.loads(text)["looked_at"]["Server"] == "InferenceService llama-eagle3"
     assert code in (0, 2)
 
@@ -289,9 +281,8 @@ def test_a_manifest_comes_from_stdin() -> None:
     ],
 )
 def test_bad_usage_is_named(arguments: list[str], words: str) -> None:
-    result = CliRunner().invoke(cli, ["doctor", *arguments])
-    assert result.exit_code == 2
-    assert words in " ".join(result.output.split())
+    with pytest.raises(UsageError, match=words):
+        running.commanded("doctor", *arguments)
 
 
 @pytest.mark.parametrize("given", [{"arguments": "vllm serve 'x"}, {"manifest": "/nowhere.yaml"}, {"manifest": "a\0b"}])

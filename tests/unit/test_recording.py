@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from functools import reduce
 from operator import add
@@ -35,6 +33,7 @@ from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.load import Load
 from support.builders import CAPTURES, engine, known, latency, snapshot
+from support.processes import EXPORTER, child, exporter_ran
 from support.recordings import CURVE, loaded
 from support.running import Predictor, predictor
 
@@ -487,34 +486,6 @@ def test_a_pipe_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pyt
             logged_start(["-"])
 
 
-def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
-    """Without a writer that waits for ever, deaf to SIGTERM; and the end of a reader kills a predictor that writes."""
-    os.mkfifo(tmp_path / "vllm.log")
-    writer = os.open(tmp_path / "vllm.log", os.O_RDWR)
-    end = threading.Timer(2.0, os.close, [writer])  # so that a reader gets an end
-    end.start()
-    with pytest.raises(BaselineError, match="it is a FIFO"):
-        logged_start([f"{tmp_path}/vllm.log"])
-    end.cancel()
-    os.close(writer)
-
-
-async def command(*arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "specdec_exporter", "baseline", *arguments, stderr=asyncio.subprocess.PIPE
-    )
-
-
-async def finished(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
-    try:
-        async with asyncio.timeout(60):
-            _, told = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    return process.returncode, told.decode()
-
-
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
@@ -528,12 +499,10 @@ async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp
     )
     async with serving(settings) as url:
         log = f"--predictor.log-path={tmp_path}/*.log"
-        process = await command(
-            "record", "--predictor.url", url, "--duration=2s", log, "-o", str(path), "--hardware=none"
-        )
-        code, told = await finished(process)
-    assert code == 0, told
-    assert "note: command not given (--command)" in told
+        record = ("baseline", "record", "--predictor.url", url, "--duration=2s", log, "-o", path, "--hardware=none")
+        done = await asyncio.to_thread(exporter_ran, *record)
+    assert done.returncode == 0, done.stderr
+    assert "note: command not given (--command)" in done.stderr
     found = read_baseline(str(path))
     assert found.name == "base"
     assert found.method == "eagle3"
@@ -549,12 +518,13 @@ async def test_live_traffic_of_a_simulated_predictor_is_recorded_into_a_file(tmp
 async def test_ctrl_c_keeps_what_was_measured_and_says_so(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "base.yaml"
     async with playing(BEFORE, AFTER) as server:
-        process = await command("record", f"--predictor.url={server.url}", "--duration=30m", "-o", str(path))
-        await until(lambda: server.requests == 1)
-        await asyncio.sleep(1)  # /version and /v1/models
-        process.send_signal(number)
-        code, told = await finished(process)
-    assert (code, "interrupted after" in told) == (0, True), told
+        command = ("baseline", "record", f"--predictor.url={server.url}", "--duration=30m", "-o", path)
+        with child(*EXPORTER, *command) as record:
+            await until(lambda: server.requests == 1)
+            await asyncio.sleep(1)  # /version and /v1/models
+            record.send_signal(number)
+            _, told = await asyncio.to_thread(record.communicate)
+    assert (record.returncode, b"interrupted after" in told) == (0, True), told
     found = read_baseline(str(path))
     assert found.interrupted
     assert found.duration_seconds < 10

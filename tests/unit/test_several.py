@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -22,7 +21,6 @@ from rich.console import Console
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.writing import to_yaml
-from specdec_exporter.commands.cli import cli
 from specdec_exporter.comparison.advice import Advice, AdviceCode, schedule
 from specdec_exporter.comparison.byload import AtLoad, choose, crossover
 from specdec_exporter.comparison.several import Several, compare_several
@@ -35,7 +33,8 @@ from specdec_exporter.terminal.several import report
 from support.anyrecording import recordings
 from support.builders import known, numbers
 from support.promtool import REPOSITORY
-from support.recordings import CONTEXT, loaded, recording
+from support.recordings import CONTEXT, Server, loaded, recording
+from support.running import commanded
 
 replace = msgspec.structs.replace
 LOADS = (0.9, 3.0, 7.0, 15.0, 30.0, 60.0)
@@ -43,25 +42,9 @@ CURVE = (0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
 CONFIG = '{"method": "eagle3", "model": "/head", "num_speculative_tokens": 6}'
 
 
-class Server:
-    """A server whose step times are known: without drafts by load, and what drafts add, which grows with the load."""
-
-    def __init__(self, fixed: float = 0.1, marginal: float = 0.05, growth: float = 1 / 20) -> None:
-        self.fixed, self.marginal, self.growth = fixed, marginal, growth
-
-    def speedup(self, k: int, load: float) -> float:
-        return (1.0 + sum(CURVE[:k])) / self._slowdown(k, load)
-
-    def _slowdown(self, k: int, load: float) -> float:
-        return 1.0 + (self.fixed + k * self.marginal) * (1 + load * self.growth) if k else 1.0
-
-    def record(self, k: int, loads: Sequence[float] = LOADS, **facts: Any) -> Baseline:
-        times = {load: 0.02 * (1 + load / 40) * self._slowdown(k, load) for load in loads}
-        given = {"name": f"k{k}" if k else "plain", "intervals": 24, "noise": 0.02, **facts}
-        return loaded(given.pop("name"), times, CURVE[:k], **given)
-
-
-DEAR = Server(0.2, 0.12, 1 / 10)  # it pays up to some 20 running
+GROWTH = 1 / 20  # by so much what drafts add grows with each request in decode
+USUAL = Server(0.1, 0.05, GROWTH, CURVE)
+DEAR = Server(0.2, 0.12, 1 / 10, CURVE)  # it pays up to some 20 running
 
 
 def side_by_side(*found: Baseline) -> Several:
@@ -83,8 +66,8 @@ def command(k: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("fixed", "marginal"), [(0.1, 0.05), (0.4, 0.02), (0.05, 0.2)])
 def test_at_each_load_what_is_to_run_loses_at_most_5_percent_against_the_best(fixed: float, marginal: float) -> None:
-    server = Server(fixed, marginal)
-    several = side_by_side(*(server.record(k) for k in (0, 1, 3, 6)))
+    server = Server(fixed, marginal, GROWTH, CURVE)
+    several = side_by_side(*(server.record(k, LOADS) for k in (0, 1, 3, 6)))
     assert [each.concurrency for each in by_load(several)] == pytest.approx([0.9, 3, 7, 15, 30, 60], rel=0.01)
     for each in by_load(several):
         k = int(each.recording.removeprefix("k")) if each.recording else 0
@@ -107,7 +90,7 @@ def test_the_speedup_at_a_load_is_that_of_the_server_also_where_memory_gives_way
 
 
 def test_the_order_does_not_matter_and_the_plain_one_is_found_by_its_facts() -> None:
-    found = [Server().record(k) for k in (0, 1, 3)]
+    found = [USUAL.record(k, LOADS) for k in (0, 1, 3)]
     assert side_by_side(*found).advice == side_by_side(*reversed(found)).advice
     assert {each.baseline.name for each in side_by_side(*reversed(found)).comparisons} == {"plain"}
 
@@ -116,8 +99,8 @@ def test_the_order_does_not_matter_and_the_plain_one_is_found_by_its_facts() -> 
 
 
 def test_one_k_that_is_fastest_everywhere_runs_with_its_own_configuration() -> None:
-    recordings = (Server().record(k, LOADS[:4], **command(k)) for k in (1, 6))
-    advice = side_by_side(Server().record(0, LOADS[:4]), *recordings).advice
+    recordings = (USUAL.record(k, LOADS[:4], **command(k)) for k in (1, 6))
+    advice = side_by_side(USUAL.record(0, LOADS[:4]), *recordings).advice
     assert (advice.code, advice.recording, advice.num_speculative_tokens) == ("use", "k6", 6)
     assert advice.speculative_config == json.loads(CONFIG)
     assert re.match(
@@ -135,7 +118,9 @@ def test_of_recordings_as_fast_the_smallest_k_runs() -> None:
 
 
 def test_k_by_load_is_in_vllms_own_spelling() -> None:
-    advice = side_by_side(DEAR.record(0), DEAR.record(1, **command(1)), DEAR.record(3, **command(3))).advice
+    advice = side_by_side(
+        DEAR.record(0, LOADS), DEAR.record(1, LOADS, **command(1)), DEAR.record(3, LOADS, **command(3))
+    ).advice
     config = known(advice.speculative_config)
     assert config["num_speculative_tokens_per_batch_size"] == [[1, 15, 3], [16, 60, 0]]
     assert {key: config[key] for key in ("method", "model", "num_speculative_tokens")} == {
@@ -162,13 +147,13 @@ def test_what_a_release_cannot_do_is_not_recommended(version: str | None, argume
 
 
 def test_drafts_that_lose_at_the_load_are_off() -> None:
-    advice = side_by_side(*(Server(0.9, 0.3).record(k, (30.0,)) for k in (0, 1, 3))).advice
+    advice = side_by_side(*(Server(0.9, 0.3, GROWTH, CURVE).record(k, (30.0,)) for k in (0, 1, 3))).advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("off", 0, None)
     assert advice.headline.startswith("Run no speculation: the best is k")
 
 
 def test_a_gain_within_chance_is_undecided() -> None:
-    server = Server(0.63, 0.05, 0.0)  # 1.7 / 1.68
+    server = Server(0.63, 0.05, curve=CURVE)  # 1.7 / 1.68
     advice = side_by_side(*(server.record(k, (7.0,), noise=0.3, name=name) for k, name in PAIRS)).advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", None, None)
 
@@ -205,8 +190,8 @@ def test_at_one_request_rate_the_fastest_runs_although_each_server_has_its_own_l
 
 
 def test_no_k_is_advised_while_an_unjudged_recording_may_be_faster() -> None:
-    plain = Server().record(0, (14.0, 24.0))
-    slow, fast = Server().record(1, (14.0,)), Server().record(6, (3.0,))
+    plain = USUAL.record(0, (14.0, 24.0))
+    slow, fast = USUAL.record(1, (14.0,)), USUAL.record(6, (3.0,))
     several = side_by_side(plain, slow, fast)
     advice = several.advice
     assert (advice.code, advice.num_speculative_tokens, advice.speculative_config) == ("undecided", None, None)
@@ -218,15 +203,15 @@ def test_no_k_is_advised_while_an_unjudged_recording_may_be_faster() -> None:
     assert side_by_side(plain, slow, replace(fast, time_per_output_token_seconds=None)).advice.headline.startswith(
         "Record more"
     )
-    slower = side_by_side(plain, slow, Server(3.0).record(6, (3.0,)))
+    slower = side_by_side(plain, slow, Server(3.0, 0.05, GROWTH, CURVE).record(6, (3.0,)))
     assert slower.advice.recording == "k1"
 
 
 def test_a_recording_without_step_times_stays_unjudged() -> None:
-    several = side_by_side(Server().record(0), Server().record(1), Server().record(3))
-    bare = replace(Server().record(3), intervals=())
+    several = side_by_side(USUAL.record(0, LOADS), USUAL.record(1, LOADS), USUAL.record(3, LOADS))
+    bare = replace(USUAL.record(3, LOADS), intervals=())
     assert several.advice.recording == "k3"
-    without = side_by_side(Server().record(0), Server().record(1), bare)
+    without = side_by_side(USUAL.record(0, LOADS), USUAL.record(1, LOADS), bare)
     assert without.advice.headline.startswith("Record more")
     assert "k3 has no step times" in without.advice.outlook
 
@@ -245,7 +230,7 @@ def test_whatever_was_recorded_no_advised_k_is_beyond_doubt_slower_than_another_
     fixed: float, marginal: float, given_ks: list[int], plain_loads: list[float], data: st.DataObject
 ) -> None:
     """At the load of the advice, every other recording was judged and is not faster, or is slower per token."""
-    server = Server(fixed, marginal)
+    server = Server(fixed, marginal, GROWTH, CURVE)
     found = [server.record(k, data.draw(some_loads), intervals=12, noise=0.005) for k in given_ks]
     several = side_by_side(server.record(0, plain_loads, intervals=12, noise=0.005), *found)
     advice = several.advice
@@ -357,7 +342,11 @@ def printed(several: Several, *, verbose: bool = False) -> str:
     return found
 
 
-SEVERAL = side_by_side(DEAR.record(0), DEAR.record(1), DEAR.record(3, name="what | others *call* `this`", **command(3)))
+SEVERAL = side_by_side(
+    DEAR.record(0, LOADS),
+    DEAR.record(1, LOADS),
+    DEAR.record(3, LOADS, name="what | others *call* `this`", **command(3)),
+)
 
 
 def test_the_text_begins_with_what_to_run_then_one_table_and_fits_80_columns_apart_from_the_flag_to_copy() -> None:
@@ -426,13 +415,12 @@ def test_any_recordings_are_compared_or_refused_in_words(found: list[Baseline]) 
 
 def test_the_command_writes_each_output_and_fails_on_a_regression_where_asked_for(tmp_path: Path) -> None:
     files = []
-    for each in (DEAR.record(0), DEAR.record(1), Server(0.9, 0.3).record(3)):
+    for each in (DEAR.record(0, LOADS), DEAR.record(1, LOADS), Server(0.9, 0.3, GROWTH, CURVE).record(3, LOADS)):
         (tmp_path / f"{each.name}.yaml").write_text(to_yaml(each))
         files.append(str(tmp_path / f"{each.name}.yaml"))
 
     def ran(*options: str) -> tuple[int, str]:
-        result = CliRunner().invoke(cli, ["compare", *files, *options], standalone_mode=False, catch_exceptions=False)
-        return result.return_value, result.stdout
+        return commanded("compare", *files, *options)
 
     assert ran()[0] == 0
     assert ran("--fail-on-regression")[1].startswith("Run k by load")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from demo.simulator.totals import Totals
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from support.builders import CAPTURES
 from support.fieldtools import ROOT
+from support.processes import child
 
 DEMO = ROOT / "deploy" / "demo"
 IN_TIME_SECONDS = 20.0
@@ -274,22 +274,13 @@ async def test_it_drops_everyone_in_a_restart_and_comes_back_from_zero(tmp_path:
 
 
 async def test_the_command_says_what_it_is_and_where_and_ends_on_sigterm(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "demo.simulator", "--scenario", str(DEMO / "scenarios" / "bad-day.yaml")),
-        *("--listen-address", "127.0.0.1:0", "--log-path", str(tmp_path / "log")),
-        stderr=asyncio.subprocess.PIPE,
-        cwd=DEMO.parent,
-    )
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(IN_TIME_SECONDS):
-            assert "no vLLM and no model run here" in (await process.stderr.readline()).decode()
-            url = (await process.stderr.readline()).decode().split()[-1]
-            async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
-                assert response.ok
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    command = (sys.executable, "-m", "demo.simulator", "--scenario", DEMO / "scenarios" / "bad-day.yaml")
+    where = ("--listen-address", "127.0.0.1:0", "--log-path", tmp_path / "log")
+    with child(*command, *where, cwd=DEMO.parent) as simulator:
+        assert simulator.stderr is not None
+        assert b"no vLLM and no model run here" in simulator.stderr.readline()
+        url = simulator.stderr.readline().decode().split()[-1]
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
+            assert response.ok
+        simulator.terminate()
+        assert simulator.wait(IN_TIME_SECONDS) == 0

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
 
-from bench.counting import ONE_ENGINE
-from bench.processes import descriptors
 from faults.wire import REFUSED, SLOW, SOUND, Server
 from faults.wire import serving as answering
 from specdec_exporter.config import PredictorSettings, Settings
@@ -22,6 +20,7 @@ from specdec_exporter.predictor.metrics.fetch import MetricsFetcher
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 from support.builders import started
+from support.counting import ONE_ENGINE
 
 SCRAPERS = 8
 
@@ -131,6 +130,6 @@ async def test_no_task_and_no_descriptor_stays_after_scrapes_failures_and_reload
                 await asyncio.gather(*(runtime.refresh(0.05 if other.fault in SLOW else 30) for _ in range(SCRAPERS)))
             assert await runtime.reload() is None
             await asyncio.gather(all_closed(one), all_closed(other))
-            held.append((len(asyncio.all_tasks()), descriptors(os.getpid())))
+            held.append((len(asyncio.all_tasks()), len([*Path("/proc/self/fd").iterdir()])))
         await runtime.stop()
     assert held[1:] == [held[1]] * 3

@@ -21,55 +21,15 @@ from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.speedup import measure
 from specdec_exporter.speculation.steptime import StepTimes, step_times
 from support.builders import known, numbers
+from support.recordings import Server
 
 POLICY = load_policy()
 FEWEST = POLICY.chance.fewest_batches
 ENOUGH = POLICY.cost.enough_intervals
 
 
-@dataclasses.dataclass(frozen=True)
-class Server:
-    """A server with a known line of step times; drafts make a step ``slowdown`` times as long and give more tokens.
-
-    ``noise`` is the relative deviation of the step time of an interval.
-    """
-
-    alpha: float = 0.02
-    beta: float = 0.0005
-    gamma: float = 0.00002
-    slowdown: float = 1.0
-    tokens_per_step: float = 1.0
-    k: int = 0
-    noise: float = 0.0
-
-    @property
-    def speedup(self) -> float:
-        return self.tokens_per_step / self.slowdown
-
-    def step_seconds(self, concurrency: float, prompt_rate: float) -> float:
-        return (self.alpha + self.beta * concurrency) / (1.0 - self.gamma * prompt_rate) * self.slowdown
-
-    def interval(
-        self, concurrency: float, prompt_rate: float = 0.0, shock: float | None = 0.0, seconds: float = 15.0
-    ) -> Load:
-        """What it does in some seconds; ``shock`` is how many deviations this interval is off."""
-        step = self.step_seconds(concurrency, prompt_rate) * math.exp(self.noise * (shock or 0.0))
-        steps = seconds * concurrency / step
-        return Load(
-            seconds,
-            Counts(
-                steps=steps,
-                step_seconds=concurrency * seconds,
-                generation_tokens=steps * self.tokens_per_step + 3.0,
-                first_tokens=3.0,
-                prompt_tokens=prompt_rate * seconds,
-                draft_tokens=steps * self.k if self.k else None,
-            ),
-        )
-
-
 PLAIN = Server()
-DRAFTING = Server(slowdown=1.3, tokens_per_step=2.2, k=3)
+DRAFTING = Server(0.3, curve=(0.6, 0.4, 0.2))
 # Loads and rates of prompts that do not move together.
 PLACES = [(load, rate) for load in (2.0, 6.0, 16.0) for rate in (100.0, 4000.0, 10000.0)] * 2
 
@@ -93,7 +53,7 @@ def in_other_units(load: Load, factor: float) -> Load:
 
 @given(st.floats(0.001, 0.1), st.floats(0.0, 0.01), st.floats(0.0, 0.00008))
 def test_a_known_line_is_recovered(alpha: float, beta: float, gamma: float) -> None:
-    server = Server(alpha, beta, gamma)
+    server = Server(alpha=alpha, beta=beta, gamma=gamma)
     plain = recorded(server)
     for place in ((1.0, 50.0), (8.0, 6000.0), (32.0, 10000.0)):
         assert plain.curve.line.at(*place) == pytest.approx(server.step_seconds(*place), rel=1e-4)
@@ -144,11 +104,11 @@ def test_intervals_with_preemptions_are_left_out_where_enough_others_remain(calm
 def test_without_noise_the_speed_up_is_exact_at_any_mix_of_loads_and_prompts(
     slowdown: float, tokens: float, places: list[tuple[float, float]]
 ) -> None:
-    server = Server(slowdown=slowdown, tokens_per_step=tokens, k=3)
+    server = Server(slowdown - 1.0, curve=((tokens - 1.0) / 3,) * 3)
     found = measure([server.interval(*place) for place in places], recorded(), POLICY)
     assert found.compared == "like_load"
     assert known(found.speedup) == known(found.at_like_load)
-    assert known(found.speedup).value == exact(server.speedup)
+    assert known(found.speedup).value == exact(server.speedup())
     assert known(found.draft_cost_ratio).value == pytest.approx(max(slowdown - 1.0, 0.0) / 3, abs=1e-6)
     assert found.compared_ratio == exact(1.0)
     assert (found.tokens_per_step, found.draft_tokens_per_step) == (exact(tokens), exact(3.0))
@@ -163,7 +123,7 @@ def test_prompts_that_are_read_in_the_same_steps_are_no_bias() -> None:
     places = [(load, rate) for rate in (2000.0, 3000.0, 4000.0) for load in (7.0, 8.0, 9.0)] * 4
     plain = recorded(PLAIN, places)
     found = measure([DRAFTING.interval(8.0, 7500.0)] * 12, plain, POLICY)
-    assert known(found.at_like_load).value == exact(DRAFTING.speedup)
+    assert known(found.at_like_load).value == exact(DRAFTING.speedup())
 
 
 def test_a_fixed_number_of_clients_gets_what_their_prompts_leave() -> None:
@@ -216,7 +176,7 @@ def test_no_farther_from_the_recorded_loads_than_these_are_from_their_middle() -
 def test_only_the_part_near_the_recorded_loads_is_compared() -> None:
     loads = [*[DRAFTING.interval(8.0, 4000.0)] * 18, DRAFTING.interval(80.0, 4000.0)]
     found = measure(loads, recorded(), POLICY)
-    assert known(found.at_like_load).value == exact(DRAFTING.speedup)
+    assert known(found.at_like_load).value == exact(DRAFTING.speedup())
     assert found.compared_ratio == exact(144.0 / 224.0)
     mostly_elsewhere = measure([*loads, loads[-1]], recorded(), POLICY)
     assert mostly_elsewhere.at_like_load is None
@@ -271,7 +231,7 @@ def trial(number: int) -> Estimate:
 
 
 def held(found: list[Estimate]) -> float:
-    return statistics.mean(known(each.low) <= DRAFTING.speedup <= known(each.high) for each in found)
+    return statistics.mean(known(each.low) <= DRAFTING.speedup() <= known(each.high) for each in found)
 
 
 def width(found: list[Estimate]) -> float:
@@ -284,7 +244,7 @@ def test_the_speed_up_lies_in_its_interval() -> None:
     # 1.25 until the policy counted 0.6 of the misfit instead of 0.3, for rough machines; 1.277 until batches that are
     # like their neighbours counted, for slow drift.
     assert width(found) < 1.31
-    assert statistics.mean(each.value for each in found) == pytest.approx(DRAFTING.speedup, rel=0.02)
+    assert statistics.mean(each.value for each in found) == pytest.approx(DRAFTING.speedup(), rel=0.02)
 
 
 # --- Whatever the counts ---

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import re
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from demo.simulator.server import serving as simulator
-from demo.simulator.settings import SimulatorSettings
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.benefit import Basis, BreakEven
@@ -21,7 +17,6 @@ from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 from specdec_exporter.state.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
 from specdec_exporter.web.page import PAGE
 from support.builders import known
-from support.running import exporter
 from web.browser import Browser, Exporter
 from web.statuses import LOADS, MEASURED, NOW, UNKNOWN, an_hour, figures, predictor, status, verdict
 
@@ -348,6 +343,10 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         {"age_seconds": 40.0, "old": True},
         ("! Old: figures of 40 s ago",),
     ),
+    "a young exporter": (
+        {"history": an_hour()[-1:]},
+        ("Acceptance rate, last 60 s", "latest 42.2 %, each over 5 min"),
+    ),
     "no read so far": (
         {"age_seconds": None, "up": False, "up_reason": "not read yet", "state": "unreachable"},
         ("no metrics", "… Not read yet"),
@@ -407,28 +406,6 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
     assert line == "50.0"
     assert "assumed break-even 50\u00a0%" in label
     assert "10 intervals without drafts" in label
-
-
-async def test_a_young_exporter_has_a_history_that_agrees_with_the_headline(browser: Browser) -> None:
-    simulated = SimulatorSettings(speed=20.0, listen_address="127.0.0.1:0", log_path=os.devnull)
-    async with simulator(simulated) as url, exporter(f"--predictor.url={url}") as running:
-        await running.until(lambda samples: any(name.startswith("specdec_acceptance_ratio") for name in samples))
-        for _ in range(6):
-            await running.samples()
-        history = json.loads(await running.get("/api/v1/status"))["predictors"][0]["history"]
-        await browser.open(running.url)
-        text = await browser.text()
-        path = await browser.script("return document.querySelector('.plot path').getAttribute('d')")
-        tiles = await browser.script(
-            "return Object.fromEntries([...document.querySelectorAll('.tile')].map(tile =>"
-            " [tile.querySelector('h3').textContent, tile.querySelector('.value').textContent]))"
-        )
-    assert len(history) >= 6
-    assert path.count("L") >= 5
-    assert "Acceptance rate, last 60 s" in text
-    headline = " ".join(str(tiles["Acceptance rate"]).split())
-    assert re.fullmatch(r"\d\d\.\d %", headline)
-    assert f"latest {headline}, each over 5 min" in text
 
 
 async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from bench.counting import ONE_ENGINE, count_up
 from specdec_exporter.config import Duration, PredictorSettings, Settings
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.predictorruntime import PredictorRuntime
 from specdec_exporter.serving.runtime import ExporterRuntime
 from specdec_exporter.web.server import Endpoints
+from support.counting import ONE_ENGINE, count_up
 from support.running import Predictor, exporter, listening, predictor
 
 BODY = ONE_ENGINE.read_bytes()

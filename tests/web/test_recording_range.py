@@ -9,19 +9,18 @@ from operator import add
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from specdec_exporter.baseline.file import Baseline, Context
 from specdec_exporter.baseline.prometheus import record_range
 from specdec_exporter.baseline.reading import parse_baseline, read_baseline
 from specdec_exporter.baseline.writing import to_yaml
-from specdec_exporter.commands import cli
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.speculation.load import Load
 from support import tsdb
 from support.builders import known
 from support.fieldtools import either
 from support.promtool import promtool
+from support.running import commanded
 
 START = 1_790_000_000
 STEP = 15
@@ -263,9 +262,9 @@ def test_the_command_writes_the_file_and_says_how_much_of_the_range_there_was(ur
     path = tmp_path / "base.yaml"
     source = ["--prometheus", url, "--selector", service("late"), "--range=2026-09-21T14:13:20Z/2026-09-21T15:13:20Z"]
     arguments = ["baseline", "record", *source, "-o", str(path), "--hardware=1x L4"]
-    result = CliRunner().invoke(cli.cli, arguments, standalone_mode=False, catch_exceptions=False)
-    assert result.return_value == 0
-    assert "note: Prometheus has data for only 1,7" in result.output
+    code, text = commanded(*arguments)
+    assert code == 0
+    assert "note: Prometheus has data for only 1,7" in text
     found = read_baseline(str(path))
     assert (found.name, found.context.hardware) == ("base", "1x L4")
 

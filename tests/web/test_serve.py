@@ -7,8 +7,6 @@ import gzip
 import json
 import re
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from support.builders import CAPTURES
 from support.fieldtools import tool
+from support.processes import exporter_ran, ran
 from support.running import answer_nothing, exporter, predictor
 
 K3 = CAPTURES / "0.32.0-draft_model-k3"
@@ -180,9 +179,7 @@ async def test_promtool_is_content_with_whatever_release_is_read() -> None:
             assert "NaN" not in text, capture
             assert "_created" not in text, capture
             assert not any(":" in line.partition("{")[0] for line in text.splitlines() if not line.startswith("#"))
-            checked = subprocess.run(
-                [tool("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
-            )
+            checked = await asyncio.to_thread(ran, tool("promtool"), "check", "metrics", told=text)
             assert (checked.returncode, checked.stderr) == (0, ""), capture
         assert not [line for line in running.log if "does not continue" in line]
 
@@ -227,22 +224,13 @@ async def test_256_predictors_in_the_file_and_a_reload_that_replaces_one(tmp_pat
             await running.until(lambda samples: up(samples) == of(*range(1, 257)))
 
 
-async def run_command(*arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "specdec_exporter", *arguments, stderr=asyncio.subprocess.PIPE
-    )
-    _, stderr = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, stderr.decode()
-
-
 async def test_a_port_that_is_taken_is_one_clear_line() -> None:
     async with predictor() as vllm:
         taken = vllm.url.removeprefix("http://")
-        code, said = await run_command("serve", f"--web.listen-address={taken}")
-    assert code == 1
-    assert f"cannot listen on {taken}" in said
-    assert "Traceback" not in said
+        done = await asyncio.to_thread(exporter_ran, "serve", f"--web.listen-address={taken}")
+    assert done.returncode == 1
+    assert f"cannot listen on {taken}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 async def test_lines_written_as_soon_as_it_is_ready_count(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import base64
 import contextlib
 import logging
 import ssl
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from specdec_exporter.errors import ConfigError, SpecdecError
 from specdec_exporter.web.basicauth import protect
 from specdec_exporter.web.webconfig import WebConfig, WebConfigFile, load_web_config
 from support.certificates import Identity, issue
+from support.processes import exporter_ran
 from support.running import exporter, listening
 
 # With a salt that stays, for it is in the names of tests, and every worker must find the same.
@@ -305,11 +305,8 @@ async def test_the_exporter_serves_those_with_a_password_and_answers_its_own_hea
             url = f"https://localhost:{port}{page}"
             assert (await fetch(url, ssl=context)).status == 401
             assert (await fetch(url, ssl=context, headers=header)).status == 200
-        probe = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "specdec_exporter", "healthcheck", f"--web.listen-address=127.0.0.1:{port}"),
-            f"--web.config.file={path}",
-        )
-        assert await probe.wait() == 0
+        probe = ("healthcheck", f"--web.listen-address=127.0.0.1:{port}", f"--web.config.file={path}")
+        assert (await asyncio.to_thread(exporter_ran, *probe)).returncode == 0
     assert all("level=info" in line or "predictor's metrics" in line for line in running.log), running.log
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.cast import REPLICAS, VIEWS
-from dashboards.conftest import Looked
-from dashboards.database import database, fill
 from dashboards.grafana import Dashboard
-from dashboards.test_queries import QUIET_WHILE_HEALTHY, told
+from panels.cast import REPLICAS, VIEWS
+from panels.conftest import Looked
+from panels.database import database, fill
+from panels.test_queries import QUIET_WHILE_HEALTHY, told
 
 pytestmark = [pytest.mark.debian, pytest.mark.slow]
 ABOUT_IT = {"specdec-service", "specdec-ab"}  # the other dashboards have panels about services in other states

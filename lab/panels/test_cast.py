@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.cast import VIEWS
-from dashboards.database import NOW, Database
+from panels.cast import VIEWS
+from panels.database import NOW, Database
 
 pytestmark = pytest.mark.nightly
 

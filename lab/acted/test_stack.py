@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from demo.processes import Server, free_port, running
+from acted.asking import until
 from deploy import containers
-from deploy.asking import until
 from support.fieldtools import ROOT, tool
+from support.processes import EXPORTER, Server, beside, free_port, ran
 
 # Of each service: its server, and what asks it for its health. Debian's promtool cannot ask.
 PROGRAMS = {"prometheus": ("prometheus3", "promtool3"), "alertmanager": ("alertmanager-current", "amtool-current")}
-EXPORTER = (sys.executable, "-m", "specdec_exporter")
 SIMULATOR = ("env", f"PYTHONPATH={ROOT / 'deploy'}", sys.executable, "-m", "demo.simulator")
 
 pytestmark = pytest.mark.field
@@ -29,7 +28,7 @@ def check_health(service: str, server: Server) -> subprocess.CompletedProcess[st
     _, program, *arguments = containers.services()[service]["healthcheck"]["test"]
     asked = [re.sub(r"http://127\.0\.0\.1:\d+", server.url, argument) for argument in arguments]
     command = (sys.executable,) if program == "python" else (tool(PROGRAMS[service][1]),)
-    return subprocess.run([*command, *asked], capture_output=True, text=True, check=False, timeout=30)
+    return ran(*command, *asked)
 
 
 async def test_the_exporter_is_scraped_and_the_rules_and_alertmanager_are_loaded(tmp_path: Path) -> None:
@@ -40,7 +39,7 @@ async def test_the_exporter_is_scraped_and_the_rules_and_alertmanager_are_loaded
         async def start(service: str, program: tuple[str, ...], arguments: list[str], ready: str) -> Server:
             command = (*program, *arguments)
             return await stack.enter_async_context(
-                running(service, command, port=ports[service], ready=ready, directory=tmp_path)
+                beside(service, command, port=ports[service], ready=ready, directory=tmp_path)
             )
 
         address = f"127.0.0.1:{ports['simulator']}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards.frames import Answer, frames
 from dashboards.grafana import Json, Panel
+from panels.frames import Answer, frames
 from support.fieldtools import ROOT
+from support.processes import ran, said
 
 BUNDLES = ROOT / ".tools" / "components"
 _PACKAGES = json.loads((Path(__file__).parent / "components" / "package.json").read_text(encoding="utf-8"))
@@ -35,16 +35,9 @@ def fields(panels: Iterable[Json], now: float) -> list[list[Json]]:
 
     ``now``: Unix seconds.
     """
-    run = subprocess.run(
-        ["node", _bundle("fields.mjs")],
-        input=json.dumps({"now": 1000 * now, "panels": list(panels)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    found: list[list[Json]] = json.loads(run.stdout)
-    return found
+    told = json.dumps({"now": 1000 * now, "panels": list(panels)})
+    shown: list[list[Json]] = json.loads(said("node", _bundle("fields.mjs"), told=told))
+    return shown
 
 
 def screenshot(picture: Mapping[str, Any], folder: Path) -> bytes:
@@ -59,20 +52,15 @@ def screenshot(picture: Mapping[str, Any], folder: Path) -> bytes:
     )
     chromium = shutil.which("chromium")
     assert chromium, "chromium is missing: tests/debian.sh chromedriver"
-    run = subprocess.run(
-        [
-            chromium,
-            *CHROMIUM_FLAGS,
-            f"--user-data-dir={folder / 'profile'}",
-            f"--window-size={picture['width']},{picture['height']}",
-            f"--virtual-time-budget={PAGE_MILLISECONDS}",
-            f"--screenshot={png}",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
+    run = ran(
+        chromium,
+        *CHROMIUM_FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--window-size={picture['width']},{picture['height']}",
+        f"--virtual-time-budget={PAGE_MILLISECONDS}",
+        f"--screenshot={png}",
+        page.as_uri(),
+        seconds=PATIENCE_SECONDS,
     )
     assert f'"drawn: {len(picture["panels"])}"' in run.stderr, run.stderr
     assert '"failed: ' not in run.stderr, run.stderr

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dashboards import components
 from dashboards.conftest import DASHBOARDS
-from dashboards.database import NOW
-from dashboards.frames import Answer, labels_in_legend
 from dashboards.grafana import Dashboard, Json, Panel, window
+from panels import components
+from panels.database import NOW
+from panels.frames import Answer, labels_in_legend
 
 GOLDEN = Path(__file__).parent / "golden"
 # What labels say where the texts of a panel depend on it; any other says its own name.

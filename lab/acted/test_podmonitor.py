@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from demo.processes import free_port, running
-from deploy.asking import until
+from acted.asking import until
 from deploy.manifests import KUBERNETES, read
-from support.fieldtools import tool
+from support.running import exporter
+from support.tsdb import prometheus
 
 # The labels of a pod as Kubernetes discovery tells them, by PodMonitor; then what every series has.
 FOUND = {
@@ -73,29 +72,14 @@ def job(target: str, file: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.debian
 async def test_a_service_has_the_name_of_its_pods_even_where_nobody_told_the_exporter(tmp_path: Path) -> None:
-    exporter_port, port = free_port(), free_port()
-    jobs = [job(f"127.0.0.1:{exporter_port}", file) | {"job_name": file} for file in FOUND]
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}), encoding="utf-8")
-    serve = [
-        *(sys.executable, "-m", "specdec_exporter", "serve"),
-        f"--web.listen-address=127.0.0.1:{exporter_port}",
-        "--predictor.url=http://127.0.0.1:1",  # nobody answers, which `specdec_up` says
-    ]
-    prometheus = [
-        tool("prometheus"),
-        f"--config.file={tmp_path}/prometheus.yaml",
-        f"--storage.tsdb.path={tmp_path}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    async with (
-        running("exporter", serve, port=exporter_port, ready="/-/ready", directory=tmp_path),
-        running("prometheus", prometheus, port=port, ready="/-/ready", directory=tmp_path) as server,
-    ):
-        found = await until(
-            server.url, "/api/v1/query?query=specdec_up", lambda data: len(data["result"]) == len(FOUND)
-        )
+    # Nobody answers at that URL, which `specdec_up` says.
+    async with exporter("--predictor.url=http://127.0.0.1:1", awaited="msg=listening") as sidecar:
+        address = sidecar.url.removeprefix("http://")
+        jobs = [job(address, file) | {"job_name": file} for file in FOUND]
+        with prometheus(tmp_path / "data", "prometheus", yaml.safe_dump({"scrape_configs": jobs})) as url:
+            found = await until(url, "/api/v1/query?query=specdec_up", lambda data: len(data["result"]) == len(FOUND))
 
-    own = {"__name__": "specdec_up", "namespace": "prod", "pod": "chat-0", "instance": f"127.0.0.1:{exporter_port}"}
+    own = {"__name__": "specdec_up", "namespace": "prod", "pod": "chat-0", "instance": address}
     assert {sample["metric"]["job"]: sample["metric"] for sample in found["result"]} == {
         file: {**own, "job": file, **expected} for file, (_, expected) in FOUND.items()
     }

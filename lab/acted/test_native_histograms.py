@@ -15,7 +15,7 @@ from bench.fleet import exposing
 from deploy.manifests import KUBERNETES, read
 from rules.conftest import rendered
 from support.fieldtools import ROOT
-from support.running import wait_until
+from support.processes import wait_until
 from support.tsdb import prometheus, query
 
 CONVERTED = {"convert_classic_histograms_to_nhcb": True}

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from dashboards.cast import REPLICAS, VIEWS
-from dashboards.conftest import Looked
-from dashboards.database import NOW, RULES_FROM, Database
-from dashboards.frames import Answer, labels_in_legend
 from dashboards.grafana import COLUMNS, SCREEN_PIXELS, Dashboard, Json, Panel
+from panels.cast import REPLICAS, VIEWS
+from panels.conftest import Looked
+from panels.database import NOW, RULES_FROM, Database
+from panels.frames import Answer, labels_in_legend
 
 # Of one query: more lines than this nobody can tell apart; tables have a row for each service.
 MAX_SERIES = {"table": 100}

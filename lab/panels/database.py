@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.alert_replay import RULES, episodes
-from dashboards.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
+from panels.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from support import yamltext
 from support.backfill import record, recording_layers, seconds
 from support.promtool import Promtool, promtool

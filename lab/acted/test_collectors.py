@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from demo.processes import free_port
-from demo.processes import running as started
-from deploy.asking import until
+from acted.asking import until
+from acted.test_podmonitor import FOUND, discovered, job
 from deploy.manifests import DEPLOY, KUBERNETES, read
-from deploy.test_podmonitor import FOUND, discovered, job
 from support.fieldtools import ROOT, run, tool
+from support.processes import Server, beside, free_port
 from support.running import exporter, predictor
+from support.tsdb import prometheus_of
 
 COLLECTORS = DEPLOY / "collectors"
 BODY = ROOT / "tests/fixtures/captures/0.32.0-draft_model-k3/metrics-2-p30.txt"
@@ -61,38 +62,21 @@ def series(data: Any) -> set[frozenset[tuple[str, str]]]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("file", FOUND)
 async def test_the_collector_brings_the_same_series_as_prometheus(file: str, tmp_path: Path) -> None:
-    direct_port, received_port, own_port = free_port(), free_port(), free_port()
+    own_port = free_port()
     query = '/api/v1/query?query={job="specdec-exporter",__name__=~"specdec_.%2B"}'
 
-    def prometheus(name: str, port: int, config: Any) -> list[str]:
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        return [
-            tool("prometheus"),
-            f"--config.file={tmp_path}/{name}.yaml",
-            f"--storage.tsdb.path={tmp_path}/{name}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--web.enable-remote-write-receiver",
-        ]
+    def prometheus(name: str, config: Any) -> AbstractAsyncContextManager[Server]:
+        text = yaml.safe_dump(config)
+        return beside(**prometheus_of(tmp_path / name, text, "--web.enable-remote-write-receiver"))
 
     async with predictor(BODY.read_bytes()) as vllm, exporter("--predictor.url=" + vllm.url) as sidecar:
         target = sidecar.url.removeprefix("http://")
         own = {"scrape_configs": [job(target, file)]}
-        async with (
-            started(
-                "direct", prometheus("direct", direct_port, own), port=direct_port, ready="/-/ready", directory=tmp_path
-            ) as direct,
-            started(
-                "received",
-                prometheus("received", received_port, {}),
-                port=received_port,
-                ready="/-/ready",
-                directory=tmp_path,
-            ) as received,
-        ):
+        async with prometheus("direct", own) as direct, prometheus("received", {}) as received:
             config = collecting(target, file, received.url, own_port)
             (tmp_path / "otelcol.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
             command = [tool("otelcol"), f"--config={tmp_path}/otelcol.yaml"]
-            async with started("otelcol", command, port=own_port, ready="/metrics", directory=tmp_path):
+            async with beside("otelcol", command, port=own_port, ready="/metrics", directory=tmp_path):
                 expected = await until(direct.url, query, lambda data: data["result"])
                 found = await until(received.url, query, lambda data: len(data["result"]) >= len(expected["result"]))
 

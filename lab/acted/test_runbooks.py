@@ -17,6 +17,7 @@ import pytest
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
 from support.fieldtools import ROOT
+from support.processes import ran
 from support.running import exporter
 
 pytestmark = pytest.mark.nightly
@@ -98,16 +99,10 @@ def script(page: str, shell: dict[str, str]) -> str:
 
 async def complaints(page: Path, shell: dict[str, str], folder: Path) -> list[str]:
     """What a shell says against the commands of a page."""
-    bash = await asyncio.create_subprocess_exec(
-        *("bash", "-uc", script(page.read_text(), shell)),
-        cwd=folder,
-        env=shell,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, stderr = await bash.communicate()
+    text = script(page.read_text(), shell)
+    done = await asyncio.to_thread(ran, "bash", "-uc", text, directory=folder, environment=shell)
     wrong = re.compile("syntax error|unbound|not found|No such file")
-    return [line for line in stderr.decode().splitlines() if wrong.search(line)]
+    return [line for line in done.stderr.splitlines() if wrong.search(line)]
 
 
 async def test_every_command_works_as_it_stands(shell: dict[str, str], tmp_path: Path) -> None:

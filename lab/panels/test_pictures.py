@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from dashboards.conftest import DASHBOARDS
-from dashboards.database import NOW
-from dashboards.frames import View
 from dashboards.grafana import Dashboard, Json
-from dashboards.pictures import DOCS, HEIGHT, WIDTH, picture
+from panels.database import NOW
+from panels.draw import DOCS, HEIGHT, WIDTH, picture
+from panels.frames import View
 
 MAX_BYTES = 400 * 1024
 LABELS = {name: name for name in ("cluster", "namespace", "inference_service", "model_name", "pod", "instance")} | {
@@ -37,6 +37,7 @@ class MadeUp:
         return [LABELS]
 
 
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
 def test_every_dashboard_has_a_picture_that_is_not_too_large(dashboard: Dashboard) -> None:
     path: Path = DOCS / f"dashboard-{dashboard.name.removeprefix('specdec-')}.png"
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dashboards.database import NOW, Database
+from panels.database import NOW, Database
 from support.promtool import REPOSITORY
 
 pytestmark = pytest.mark.nightly

@@ -11,14 +11,18 @@ import yaml
 
 from bench.alert_replay import Samples, episodes, replay
 from bench.alert_scenarios import COLLAPSE, INCIDENTS, LOW_PAGE, SLOW_TICKET
+from bench.alert_times import ONSET, rolled_out_and_back
 from bench.alert_traces import MINUTE, START, Latency, Minute, replica, samples
-from rules.scenario import pinned
-from support.promtool import Promtool
+from rules.conftest import rendered
+from rules.scenario import Case, Pack, pinned
+from support.fieldtools import either
+from support.promtool import promtool
 
 SLOW = SLOW_TICKET.split()[0]
 
 
-def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", either("promtool", "promtool3"))
+def test_for_and_keep_firing_for_are_as_in_prometheus(name: str, tmp_path: Path) -> None:
     rng = random.Random(7)
     up = list(itertools.chain.from_iterable([number % 2] * rng.randrange(1, 8) for number in range(40)))
     rule = {"alert": "Up", "expr": "up == 1", "for": "3m", "keep_firing_for": "4m"}
@@ -44,7 +48,7 @@ def test_for_and_keep_firing_for_are_as_in_prometheus(promtool: Promtool, tmp_pa
     file = tmp_path / "test.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}))
 
-    promtool.test_rules(file)
+    promtool(name).test_rules(file)
 
     assert len(fired) > 3
 
@@ -74,3 +78,20 @@ def test_known_incidents_are_caught_and_a_service_that_is_well_is_not(tmp_path: 
     assert ("collapse", SLOW) not in alerts
     page = next(each for each in fired["collapse"] if each.severity == "critical")
     assert 15 <= (page.since - START) / MINUTE - collapse.due[LOW_PAGE] <= 25
+
+
+@pytest.mark.parametrize("name", either("promtool", "promtool3"))
+def test_a_rollout_that_harms_is_told_as_harm_from_the_first_page_on(name: str, tmp_path: Path) -> None:
+    """The old pod's speed-up hides nothing: it is in the window for long."""
+    pack = Pack(promtool(name), rendered("exporter"), tmp_path).only("drafts", "latency", "alerts-latency")
+    worse, much_worse = (Case(name=f"{gain}x", series=rolled_out_and_back(gain)) for gain in (0.75, 0.5))
+    found = pack.firing(worse, much_worse, minutes=range(ONSET, ONSET + 50, 2), every=2)
+
+    for by_minute in found.values():
+        pages = {
+            minute: {alert["alertname"] for alert in alerts if alert["severity"] == "critical"}
+            for minute, alerts in by_minute.items()
+        }
+        first = min(minute for minute, names in pages.items() if names)
+        assert first <= ONSET + 22
+        assert all("SpecDecodeHarmful" in names for minute, names in pages.items() if minute >= first)

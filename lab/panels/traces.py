@@ -13,11 +13,11 @@ import math
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from dashboards.recorded import write
 from demo.simulator.engine import Engine
 from demo.simulator.exposition import render_metrics
 from demo.simulator.log import log_lines
 from demo.simulator.settings import SimulatorSettings
+from panels.recorded import write
 from specdec_exporter.config import PredictorSettings, Settings, WebSettings
 from specdec_exporter.predictor.log.events import Malformed, PredictorWarning
 from specdec_exporter.predictor.metrics.exposition import parse_exposition

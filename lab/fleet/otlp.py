@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from support.remotewrite import field, varint
+from fleet.remotewrite import field, varint
 
 _CUMULATIVE = field(2, 2)
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from dashboards import components
-from dashboards.cast import REPLICAS, SHOWN_SECONDS, VIEWS
-from dashboards.database import NOW, database, fill
-from dashboards.frames import View
 from dashboards.grafana import ALL, COLUMNS, SCREEN_PIXELS, Json, Panel, load
+from panels import components
+from panels.cast import REPLICAS, SHOWN_SECONDS, VIEWS
+from panels.database import NOW, database, fill
+from panels.frames import View
 from support.fieldtools import ROOT
 
 DOCS = ROOT / "docs"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dashboards.traces import END, HOUR, START, Replica
 from demo.simulator.scenario import BreakMetrics, ChangeLoad, Collapse, Latency, Restart, StopDrafting
 from demo.simulator.settings import LatencyModel, SimulatorSettings
+from panels.traces import END, HOUR, START, Replica
 
 # A draft costs something here: a token takes 20 ms without speculation and about 13 ms with it.
 BUSY = SimulatorSettings(

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
+from acted.firsthour import blocks
 from alertmanager.catalogue import document
 from alertmanager.conftest import FLOOR
 from alertmanager.server import alertmanager, lead_to, receiver
 from demo.simulator.server import serving
 from demo.simulator.settings import SimulatorSettings
-from deploy.firsthour import blocks
 from deploy.kustomize import built
 from deploy.manifests import KUBERNETES
 from support.fieldtools import tool
+from support.processes import said
 from support.running import exporter
 
 pytestmark = pytest.mark.field
@@ -48,16 +49,8 @@ async def shell(folder: Path, script: str, **places: str) -> str:
         (tools / name).chmod(0o755)
     for written, here in {**places, "sleep 3": "true", "--duration=15m": "--duration=5s"}.items():
         script = script.replace(written, here)
-    bash = await asyncio.create_subprocess_exec(
-        *("bash", "-euc", script),
-        cwd=folder,
-        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, wrong = await bash.communicate()
-    assert bash.returncode == 0, wrong.decode()
-    return out.decode()
+    variables = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    return await asyncio.to_thread(said, "bash", "-euc", script, directory=folder, environment=variables)
 
 
 async def test_the_sidecar_is_asked_recordings_are_made_and_compared(tmp_path: Path) -> None:
