@@ -115,6 +115,20 @@ FORMS: dict[str, Callable[[], bytes]] = {
     ),
     "loguru": by_line(lambda m: f"2026-11-20 21:44:52.123 | INFO     | {LOGGERS[m]}:log:271 - {m}"),
     "Dynamo": by_line(lambda m: f"{TIME}  INFO {TAGS[m].partition('.')[0]}.log: {m}"),
+    "Dynamo, JSON": by_line(
+        lambda m: json.dumps(
+            {"time": TIME, "level": "INFO", "target": f"{TAGS[m].partition('.')[0]}.log", "line": 271, "message": m}
+        )
+    ),
+    "loguru, JSON": by_line(
+        lambda m: json.dumps(
+            {
+                "text": f"2026-11-20 21:44:52.123 | INFO     | {LOGGERS[m]}:log:271 - {m}\n",
+                "record": {"level": {"name": "INFO"}, "message": m, "name": LOGGERS[m]},
+            }
+        )
+    ),
+    "structlog": by_line(lambda m: f"{TIME} [info     ] {m} [{LOGGERS[m]}]"),
     "UC": by_line(lambda m: f"[2026-11-20 21:44:52.123456][UC][I] {m} [5001,5001][{TAGS[m]},log]"),
     "DJL": by_line(lambda m: f"[INFO ] PyProcess - W-210-model-stdout: {printed(m)}"),
     "TorchServe": by_line(lambda m: f"2026-11-20T21:44:52,123 [INFO ] W-9000-m_1.0-stdout MODEL_LOG - {printed(m)}"),
@@ -169,6 +183,16 @@ def test_a_log_of_an_operator_counts_for_serve_and_for_analyze(path: Path) -> No
     assert [(config.method, config.num_speculative_tokens) for config in configs] == [("eagle3", 3)] * (
         path.stem == "uc"
     )
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "2026-11-20 21:44:52.123 | INFO     | logging:callHandlers:1706 - ", f"{TIME}  INFO ", "[pod/vllm-0/server] "],
+)
+def test_a_message_without_a_writer_counts_on_trust_alone(prefix: str) -> None:
+    assert isinstance(parse(f"{prefix}{SPEC}"), SpecDecoding)
+    events, counters = read_as_served(f"{prefix}{SPEC}\n".encode())
+    assert (events, counters.dropped["untrusted_lines"]) == ([], 1)
 
 
 # --- what users write in the same forms ---

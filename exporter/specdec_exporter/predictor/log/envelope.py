@@ -30,7 +30,6 @@ _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _TIME: Final = rf"(?:\d\d\d\d-\d\d-\d\d|\d\d/\d\d/\d\d\d\d)[T\ ]{_CLOCK}(?:\ [AP]M)?"
 _FILE: Final = r"[\w/.-]{1,200}\.(?:py|rs)"
 _NAME: Final = r"[\w./@:-]{1,100}"
-
 _SPEAKER: Final = "(?i:user|human|assistant|system|prompt)"
 
 # vLLM's own header.
@@ -63,7 +62,7 @@ _PARTS: Final = re.compile(
     | (?<![\w.])\[?(?P<level>{_LEVEL})\ *\]?(?![\w.])
     | (?<![\w.])\[?(?P<tag>vllm(?:\.\w{{1,80}})+|{_FILE}(?=:\d)|(?:{"|".join(WRITERS)})(?=\.\w{{1,80}}:\s*$))
       (?:\.\w{{1,80}}:|(?::\w{{1,80}})?(?::\d{{1,6}})?(?:,\w{{1,80}})?)\]?
-    | (?<!\S)\[?(?:\d{{1,10}}|Main(?:Process|Thread))\]?(?!\S)
+    | (?<!\S)(?:\[?(?:\d{{1,10}}|Main(?:Process|Thread))\]?|logging:\w{{1,80}}:\d{{1,6}})(?!\S)
     """,
     re.ASCII | re.VERBOSE,
 )
@@ -75,7 +74,8 @@ _BARS: Final = re.compile(
 )
 # What stands behind a message: who wrote it, or that Ray left out what others said in the same words.
 _SUFFIX: Final = re.compile(
-    rf" (?:\[\d{{1,10}}(?:,\d{{1,10}})*\])?\[(?P<tag>{_FILE}):\d{{1,6}}(?:,\w{{1,80}})?\]$"
+    rf" (?:\[\d{{1,10}}(?:,\d{{1,10}})*\])?"
+    rf"\[(?P<tag>{_FILE}(?=:)|vllm(?:\.\w{{1,80}})+)(?::\d{{1,6}})?(?:,\w{{1,80}})?\]$"
     r"| \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates [^()]{1,400}\))?$",
     re.ASCII,
 )
@@ -129,7 +129,8 @@ _PRINTED_PAIR: Final = re.compile(
     r'\s*"(?:message|msg|log|line|textpayload|stringvalue)"\s*:\s*(".*"),?\s*', re.IGNORECASE
 )
 _OBJECT: Final = re.compile(r'\{\s*["}]')
-_LOGGER: Final = re.compile(r"vllm(?:\.\w{1,80})*", re.ASCII)
+# The second as Dynamo names it, by file and function.
+_LOGGER: Final = re.compile(rf"(vllm(?:\.\w{{1,80}})*)|({'|'.join(WRITERS)})\.(?:log\w{{0,80}}|__init__)", re.ASCII)
 _CSV_FIELD: Final = rf'(?:"(?:[^"]|"")*+"|{_TIME}|[^\s",]*+)'
 _CSV_ROW: Final = re.compile(rf"{_CSV_FIELD}(?:,{_CSV_FIELD})+", re.ASCII)
 
@@ -271,11 +272,8 @@ def _of_value(value: object, around: _Around, nested: int, level: int = 0) -> li
 
 
 def _of_object(fields: Mapping[str, object], around: _Around, nested: int, level: int) -> list[Message]:
-    loggers = [name for key in _LOGGER_KEYS if isinstance(name := fields.get(key), str)]
-    scope = fields.get("scope")  # the logger in OTLP
-    names = [*loggers, str(scope.get("name"))] if isinstance(scope, dict) else loggers
-    tag = next((name for name in names if _LOGGER.fullmatch(name)), None)
-    if loggers and tag is None:
+    named, tag = _logger_of(fields)
+    if named and tag is None:
         return []  # of another logger, with whatever users wrote
     inner = around._replace(
         place=_place_of(fields, around.place),
@@ -287,6 +285,15 @@ def _of_object(fields: Mapping[str, object], around: _Around, nested: int, level
         for key, item in fields.items()
         if key not in _USER_CONTENT_KEYS or (key == "content" and isinstance(item, dict))
     )
+
+
+def _logger_of(fields: Mapping[str, object]) -> tuple[bool, str | None]:
+    """Whether an object names its logger, and the name if that is one of vLLM's."""
+    names = [name for key in _LOGGER_KEYS if isinstance(name := fields.get(key), str)]
+    named = bool(names)
+    if isinstance(scope := fields.get("scope"), dict):  # of OTLP, where it may name anything
+        names.append(str(scope.get("name")))
+    return named, next((logger[1] or logger[2] for name in names if (logger := _LOGGER.fullmatch(name))), None)
 
 
 def _leads(key: str, item: object, level: int) -> bool:

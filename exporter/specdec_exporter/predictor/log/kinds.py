@@ -154,6 +154,7 @@ KINDS: Final = (
         _read_warning,
     ),
 )
+_WARNING: Final = next(kind for kind in KINDS if kind.event is PredictorWarning)
 # Finds the first words of any kind; the group's name is "k" and the number of its row.
 BEGINNINGS: Final = re.compile("|".join(f"(?P<k{row}>{kind.begins})" for row, kind in enumerate(KINDS)), re.ASCII)
 WRITERS: Final = frozenset[str]().union(*(kind.writers for kind in KINDS))
@@ -169,7 +170,7 @@ def kind_of(message: Message) -> Kind | None:
     """Return the kind of a message; ``None`` where it is of none."""
     if (begins := BEGINNINGS.match(message.text)) is not None and begins.lastgroup is not None:
         return KINDS[int(begins.lastgroup[1:])]
-    return KINDS[-1] if message.module[-1] in _ONLY_WARNS else None
+    return _WARNING if message.module[-1] in _ONLY_WARNS else None
 
 
 def read_message(message: Message, *, any_writer: bool = False) -> Event | Malformed | None:

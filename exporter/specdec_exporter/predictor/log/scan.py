@@ -25,7 +25,7 @@ _COLOUR: Final = r"(?:(?:\x1b|\\u001b)\[[0-9;]*m)*"
 _ANY_HEADER: Final = re.compile(
     rf"(?:DEBUG|INFO|WARNING|ERROR){_COLOUR} +{_COLOUR}\d\d-\d\d \d\d:\d\d:\d\d{_COLOUR} +{_COLOUR}"
     r'\[?[\w/.-]{1,200}:\d{1,6}\]|"(?:name|logger|logger_name|loggername)": ?"vllm\.'
-    r"|\bvllm\.[\w.]{0,80}(?:loggers|metrics)\b|\b(?:loggers|metrics)\.(?:py:\d|\w{1,80}: )"
+    r"|\bvllm\.[\w.]{0,80}(?:loggers|metrics)\b|\b(?:loggers|metrics)\.(?:py:\d|\w{1,80}(?:: |\"))"
     r'|"MESSAGE":\[27,'.encode()  # a line with colours, as journalctl writes it
 )
 _HEADER: Final = re.compile(rb".{1,400}?:\d{1,6}\]")
