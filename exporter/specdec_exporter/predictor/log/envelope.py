@@ -197,7 +197,8 @@ def _of_line(text: str, nested: int) -> list[Message]:
 
 def _of_other_formatter(text: str) -> list[Message]:
     """Find a message behind any header but vLLM's own, by its first words. In such a header, a name is a logger's."""
-    if (begins := BEGINNINGS.search(text)) is None or (around := _around(text[: begins.start()])) is None:
+    begins = BEGINNINGS.search(text, 0, 2 * _PREFIX_CHARACTERS)
+    if begins is None or (around := _around(text[: begins.start()])) is None:
         return []
     suffix = _SUFFIX.search(text)
     tag = around.tag or (suffix and suffix["tag"])
