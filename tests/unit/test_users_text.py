@@ -125,6 +125,24 @@ def test_a_header_counts_only_at_the_beginning_of_a_line() -> None:
     assert read([joined.encode()])[0] == []
 
 
+@pytest.mark.parametrize("framing", ["cri", "docker"])
+def test_a_line_end_in_a_request_makes_no_second_request_in_a_containers_framing(framing: str) -> None:
+    text = f"a\nReceived request evil: params: {PARAMS}\nb"
+    lines = [
+        printed("INFO", "core.py:2", "hello"),
+        *PLACES["request id"](text).split("\n"),
+        PLACES["request id"]("own"),
+    ]
+    framed = [
+        f"2026-11-20T21:44:5{number}.1Z stdout F {line}"
+        if framing == "cri"
+        else json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "x"}, separators=(",", ":"))
+        for number, line in enumerate(lines)
+    ]
+    events = read([line.encode() for line in framed])[0]
+    assert [event.request_id for event in events if isinstance(event, RequestParams)] == ["cmpl-own"]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_line_end_in_a_request_makes_no_second_request(*, terminal: bool) -> None:
     text = f"a\nReceived request evil: params: {PARAMS}\nb"

@@ -41,8 +41,8 @@ class BrokenLine:
         """Return the event of the line with one more line. A wrap may drop the blank at which it breaks."""
         self._continuations += 1
         self._readings = [f"{reading}{blank}{text}" for reading in self._readings for blank in ("", " ")]
-        said = (read_line(reading, self._timestamp, any_writer=any_writer) for reading in self._readings)
-        events = [event for events in said for event in events if isinstance(event, LogEvent)]
+        read = (read_line(reading, self._timestamp, any_writer=any_writer) for reading in self._readings)
+        events = [event for said in read for event in said if isinstance(event, LogEvent)]
         # At a wrong seam, a name is none that is known, and its figure is missing.
         return max(events, key=lambda event: len(msgspec.to_builtins(event)), default=None)
 
