@@ -16,8 +16,8 @@ LOG: Group[EngineLogTotals] = Group(
         counter("specdec_log_accepted_tokens_total", "Accepted draft tokens, exact.", lambda t: t.accepted_tokens),
         counter(
             "specdec_log_drafts_total",
-            "Drafts, reconstructed: `Drafted` / k. Where the line's ratios show short drafts: the whole number "
-            "that fits them best. Without k: `Accepted` / (length - 1).",
+            "Drafts, reconstructed: `Drafted` / k. Where the line's ratios show short drafts: `Accepted` / the sum of "
+            "its rates. Without a list of rates or k: `Accepted` / (length - 1).",
             lambda t: t.drafts,
         ),
         counter(
