@@ -163,12 +163,6 @@ def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], cod
     assert verdict.action
 
 
-def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
-    line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below an EAGLE head's
-    assert told(config(method="eagle3"), line).verdict.headline.startswith("May pay: 1.84 tokens a step")
-    assert told(config(method="[ngram]", draft_model=None), line).verdict.headline.startswith("May lose: 1.84 tokens")
-
-
 @pytest.mark.parametrize(("running", "word", "load"), [(3, "Probably pays", "3"), (200, "May lose", "200")])
 def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load: str) -> None:
     line = msgspec.structs.replace(window([176, 110, 70, 42, 22], 200), requests_running=running)  # 0.42
