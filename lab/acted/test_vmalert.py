@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
+from backfill import record, recording_layers
 from support import rulelint
-from support.backfill import record, recording_layers
 from support.fieldtools import ROOT, run
 from support.promtool import promtool
-from support.tsdb import Vector, flush, import_samples, prometheus, query, victoria_metrics
+from support.tsdb import Vector, prometheus, query
+from victoriametrics import flush, import_samples, victoria_metrics
 
 COMPAT = ROOT / "rules" / "rendered" / "specdec.compat.rules.yaml"
 GOLDEN = ROOT / "tests" / "golden"

@@ -15,9 +15,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from backfill import record, recording_layers, seconds
 from bench.rows import BenchError
 from support import yamltext
-from support.backfill import record, recording_layers, seconds
 from support.fieldtools import BIN, ROOT
 from support.promtool import promtool
 from support.tsdb import ask, prometheus

@@ -26,6 +26,7 @@ from fleet.story import NAMESPACES, RULES, Past
 from support import tsdb
 from support.fieldtools import tool
 from support.processes import Server, beside, free_port
+from victoriametrics import import_samples
 
 SCRAPE_SECONDS = 15
 REPLICA = "replica"
@@ -233,7 +234,7 @@ async def victoria_metrics(setting: Setting) -> AsyncIterator[Engine]:
         "-retentionPeriod=100y",
     )
     async with beside("victoria-metrics", command, port=port, ready="/health", directory=folder) as database:
-        await asyncio.to_thread(tsdb.import_samples, database.url, "".join(setting.past.lines(milliseconds=True)))
+        await asyncio.to_thread(import_samples, database.url, "".join(setting.past.lines(milliseconds=True)))
         ruling = (
             tool("vmalert-current"),
             f"-rule={setting.rules}",

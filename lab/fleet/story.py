@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backfill import record, recording_layers
 from fleet.remotewrite import Labels, Sample
 from rules.scenario import STEADY, Phase, Series, pinned, service, slower, with_tail
-from support.backfill import record, recording_layers
 from support.fieldtools import ROOT
 from support.promtool import promtool
 from support.tsdb import ask, prometheus

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backfill import record, recording_layers, seconds
 from bench.alert_replay import RULES, episodes
 from panels.traces import END, HISTORY_HOURS, HOUR, START, Replica, Samples, collect
 from support import yamltext
-from support.backfill import record, recording_layers, seconds
 from support.promtool import Promtool, promtool
 from support.tsdb import ask_for, prometheus
 

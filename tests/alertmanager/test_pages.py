@@ -179,9 +179,6 @@ def test_messages_link_to_the_dashboard_where_the_address_of_grafana_is_known(re
             assert text.count("/d/specdec-service") == text.count("https://grafana/d/specdec-service") == 1, template
 
 
-HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x", "what": "mean"}
-
-
 HOSTILE = {"model_name": 'org/a b+c&d <e> "f" \\g', "inference_service": "chat|x.(y"}
 
 

@@ -18,10 +18,10 @@ from rules.conftest import RENDERED
 from rules.scenario import evaluated
 from specdec_exporter.state.problems import PROBLEMS
 from support import yamltext
-from support.backfill import records
 from support.fieldtools import run
 from support.processes import said
 from support.promtool import REPOSITORY
+from support.rulelint import records
 
 FILES = ("specdec.rules.yaml", "specdec-vllm.rules.yaml", "specdec.compat.rules.yaml")
 ANNOTATIONS = {"summary", "description", "impact", "action", "runbook_url", "dashboard_url"}

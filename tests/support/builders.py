@@ -134,6 +134,14 @@ def window(
     )
 
 
+def saved_response(histogram: Sequence[int], **fields: object) -> dict[str, Any]:
+    """A response of vLLM as a gateway saves it; ``histogram``: drafts by their number of accepted tokens."""
+    drafts, k = sum(histogram), len(histogram) - 1
+    record = {"acceptance_histogram": histogram, "num_draft_tokens": drafts * k, "num_spec_tokens": k}
+    usual = {"id": "cmpl-1", "model": "llama", "choices": [], "metrics": {"speculative_decoding": record}}
+    return {**usual, **fields}
+
+
 def snapshot(*engines: EngineSnapshot) -> Snapshot:
     return Snapshot(engines=engines, engine_generation="v1", stats_present=True)
 

@@ -67,6 +67,11 @@ def seconds(duration: str) -> float:
     return sum(float(n) * UNITS[unit] for n, unit in re.findall(r"(\d+)(ms|[smhdw])", duration))
 
 
+def records(expression: str) -> set[str]:
+    """Names of the pack's records in an expression."""
+    return set(re.findall(r"\binference_service:\w+:\w+", expression))
+
+
 def load(path: Path, types: Mapping[str, str], default_interval: str = "1m") -> Pack:
     """Read a rule file, or a PrometheusRule, which has the same groups under ``spec``."""
     document: dict[str, Any] = yamltext.load(path.read_text())

@@ -1,4 +1,4 @@
-"""Real time-series databases as processes of their own, on ports that the kernel chose, stopped by their own handle."""
+"""A real Prometheus as a process of its own, on a port that the kernel chose, and how such a database is asked."""
 
 from __future__ import annotations
 
@@ -39,35 +39,6 @@ def prometheus_of(data: Path, configuration: str, *options: str, program: str = 
         *options,
     ]
     return {"name": data.name, "command": command, "port": port, "directory": data.parent, "environment": untidy()}
-
-
-@contextmanager
-def victoria_metrics(data: Path) -> Iterator[str]:
-    """An empty single-node VictoriaMetrics, which takes remote writes and answers queries; yield the base URL."""
-    port = free_port()
-    command = [
-        tool("victoria-metrics"),
-        f"-storageDataPath={data}",
-        "-retentionPeriod=100y",
-        f"-httpListenAddr=127.0.0.1:{port}",
-        "-memory.allowedBytes=256MB",
-    ]
-    with serving(data.name, command, port=port, ready="/health", directory=data.parent, environment=untidy()) as server:
-        yield server.url
-
-
-def import_samples(url: str, exposition: str) -> None:
-    """Put samples (text exposition, timestamps in milliseconds) into a VictoriaMetrics."""
-    with urllib.request.urlopen(url + "/api/v1/import/prometheus", exposition.encode(), timeout=60) as response:
-        assert response.status == 204
-    flush(url)
-
-
-def flush(url: str) -> None:
-    """Make all that a VictoriaMetrics has received visible to queries, and forget its cached answers."""
-    for path in ("/internal/force_flush", "/internal/resetRollupResultCache"):
-        with urllib.request.urlopen(url + path, timeout=60):
-            pass
 
 
 def ask(url: str, endpoint: str, **parameters: str) -> Any:

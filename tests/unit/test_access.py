@@ -33,10 +33,6 @@ class Predictor:
         self.url = url
         self.sent: list[str | None] = []
 
-    async def why_not(self, access: Access) -> str:
-        """The reason why a fetch fails, empty if it succeeds."""
-        return await ask(self.url, access)
-
 
 async def ask(url: str, access: Access) -> str:
     """The reason why a fetch fails, empty if it succeeds."""
@@ -81,18 +77,18 @@ def access(folder: Path, **others: str) -> Access:
 async def test_a_certificate_is_trusted_by_its_ca_or_by_itself_and_else_refused(folder: Path) -> None:
     issue("another authority").write(folder, "other")
     async with predictor(context(folder)) as server:
-        assert await server.why_not(access(folder, ca_file="ca.crt")) == ""
-        assert await server.why_not(access(folder, ca_file="server.crt")) == ""  # another one signed it
-        assert await server.why_not(Access(insecure_skip_verify=True)) == ""
+        assert await ask(server.url, access(folder, ca_file="ca.crt")) == ""
+        assert await ask(server.url, access(folder, ca_file="server.crt")) == ""  # another one signed it
+        assert await ask(server.url, Access(insecure_skip_verify=True)) == ""
         for refused in (Access(), access(folder, ca_file="other.crt")):
-            assert "tls: GET https://localhost" in (why := await server.why_not(refused))
+            assert "tls: GET https://localhost" in (why := await ask(server.url, refused))
             assert "its certificate is not trusted: " in why
 
 
 async def test_a_server_without_tls_is_told_from_one_that_does_not_answer() -> None:
     async with predictor(None) as server:
         server.url = server.url.replace("http://", "https://")
-        assert "nothing speaks TLS there" in await server.why_not(Access())
+        assert "nothing speaks TLS there" in await ask(server.url, Access())
 
 
 async def test_a_certificate_that_the_environment_names_is_trusted(
@@ -103,7 +99,7 @@ async def test_a_certificate_that_the_environment_names_is_trusted(
     monkeypatch.setenv("SSL_CERT_FILE", str(folder / "itself.crt"))
     system_trust.cache_clear()
     async with predictor(context(folder, "itself")) as server:
-        assert await server.why_not(Access()) == ""
+        assert await ask(server.url, Access()) == ""
     system_trust.cache_clear()
 
 
@@ -112,12 +108,12 @@ async def test_a_certificate_must_have_the_name_and_be_valid_still(folder: Path,
     issue("expired", authority, until=dt.timedelta(seconds=-60)).write(folder, "expired")
     trusting = {"ca_file": "ca.crt"}
     async with predictor(context(folder, "elsewhere")) as server:
-        assert "not valid for 'localhost'" in await server.why_not(access(folder, **trusting))
-        assert await server.why_not(access(folder, **trusting, server_name="vllm.example")) == ""
-        assert await server.why_not(Access(insecure_skip_verify=True)) == ""
+        assert "not valid for 'localhost'" in await ask(server.url, access(folder, **trusting))
+        assert await ask(server.url, access(folder, **trusting, server_name="vllm.example")) == ""
+        assert await ask(server.url, Access(insecure_skip_verify=True)) == ""
     async with predictor(context(folder, "expired")) as server:
-        assert "certificate has expired" in await server.why_not(access(folder, **trusting))
-        assert await server.why_not(Access(insecure_skip_verify=True)) == ""
+        assert "certificate has expired" in await ask(server.url, access(folder, **trusting))
+        assert await ask(server.url, Access(insecure_skip_verify=True)) == ""
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -126,8 +122,8 @@ async def test_a_client_certificate_is_shown_to_who_demands_it(folder: Path, ver
     demanding.maximum_version = version
     async with predictor(demanding) as server:
         known = access(folder, ca_file="ca.crt", cert_file="client.crt", key_file="client.key")
-        assert await server.why_not(known) == ""
-        assert "give cert_file and key_file" in await server.why_not(access(folder, ca_file="ca.crt"))
+        assert await ask(server.url, known) == ""
+        assert "give cert_file and key_file" in await ask(server.url, access(folder, ca_file="ca.crt"))
 
 
 # --- files that change -----------------------------------------------------------------------------------------------
@@ -186,7 +182,7 @@ async def test_a_bad_token_fails_the_fetch_and_is_neither_sent_nor_shown(folder:
     if content is not None:
         (folder / "token").write_bytes(content)
     async with predictor(None) as server:
-        why = await server.why_not(access(folder, bearer_token_file="token"))
+        why = await ask(server.url, access(folder, bearer_token_file="token"))
         assert why.startswith(f"credentials: bearer_token_file {folder}/token: {says}")
         assert "s3cret" not in why
         assert server.sent == []
@@ -258,5 +254,5 @@ async def test_a_token_goes_to_its_own_host_and_port_only(folder: Path) -> None:
             assert why.startswith("redirect: ")
             assert "s3cret" not in why
         assert (other.sent, plain.sent) == ([], [])
-        assert await plain.why_not(known) == ""  # as Prometheus does: TLS may be a mesh's work
+        assert await ask(plain.url, known) == ""  # as Prometheus does: TLS may be a mesh's work
         assert plain.sent == ["Bearer s3cret"]

@@ -251,14 +251,6 @@ def test_the_report_of_a_log_says_why_it_tells_no_acceptance(tmp_path: Path, mon
     assert "24.0%" in analyzed(log_of(tmp_path, adaptive=False))
 
 
-def test_the_line_of_arguments_suffices_without_an_engine_init_line(tmp_path: Path) -> None:
-    path = tmp_path / "vllm.log"
-    path.write_text("\n".join([LINES["arguments"], *[LINES["window"]] * 20, ""]))
-    report = analyzed(str(path))
-    assert PARTLY_VERIFIED in report
-    assert "24.0%" not in report
-
-
 def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_path: Path) -> None:
     report = analyzed(log_of(tmp_path), log_of(tmp_path, adaptive=False))
     assert "120,000" in report  # draft tokens of both

@@ -163,12 +163,6 @@ def test_a_log_without_windows_says_why_that_can_be(events: Iterable[Event], cod
     assert verdict.action
 
 
-def test_the_verdict_uses_the_policy_of_the_method_under_its_old_names_too() -> None:
-    line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below an EAGLE head's
-    assert told(config(method="eagle3"), line).verdict.headline.startswith("May pay: 1.84 tokens a step")
-    assert told(config(method="[ngram]", draft_model=None), line).verdict.headline.startswith("May lose: 1.84 tokens")
-
-
 @pytest.mark.parametrize(("running", "word", "load"), [(3, "Probably pays", "3"), (200, "May lose", "200")])
 def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load: str) -> None:
     line = msgspec.structs.replace(window([176, 110, 70, 42, 22], 200), requests_running=running)  # 0.42
@@ -180,6 +174,19 @@ def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load:
 
 
 # --- what the line of arguments says ---
+
+
+def test_arguments_choose_the_policy_and_what_the_engine_says_later_replaces_it() -> None:
+    line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below a draft model
+    lookup = arguments(method="ngram", num_speculative_tokens=3)
+    assert told(lookup, line).verdict.headline.startswith("May lose")
+    assert told(lookup, config(method="draft_model"), line).verdict.headline.startswith("May pay: 1.84 tokens a step")
+
+
+def test_arguments_tell_whether_a_busy_server_should_draft() -> None:
+    assert told(arguments(method="mtp", num_speculative_tokens=1), BUSY).verdict.code == "watch"
+    assert told(arguments(method="extract_hidden_states", num_speculative_tokens=1), BUSY).verdict.code == "off"
+    assert told(arguments(), BUSY).verdict.code == "unknown"  # a checkpoint may bring its own draft
 
 
 def test_synthetic_acceptance_is_named_and_not_judged_until_another_start() -> None:

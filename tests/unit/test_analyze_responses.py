@@ -12,7 +12,7 @@ from click import UsageError
 from specdec_exporter.bounds import LINE_BYTES
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
-from support.builders import CAPTURES, FIXTURES
+from support.builders import CAPTURES, FIXTURES, saved_response
 from support.running import commanded, printed
 
 RESPONSES = str(FIXTURES / "responses" / "0.32.0-ngram-k5.jsonl")
@@ -80,9 +80,7 @@ def test_the_report_shows_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_least_accepted_requests_are_listed_without_those_that_chance_decides(tmp_path: Path) -> None:
     def saved(name: str, drafts: int, accepted: int) -> str:
-        histogram = [drafts - accepted, accepted]
-        record = {"acceptance_histogram": histogram, "num_draft_tokens": drafts, "num_spec_tokens": 1}
-        return json.dumps({"id": name, "model": "m", "choices": [], "metrics": {"speculative_decoding": record}}) + "\n"
+        return json.dumps(saved_response([drafts - accepted, accepted], id=name, model="m")) + "\n"
 
     path = tmp_path / "saved.jsonl"
     path.write_text(

@@ -33,6 +33,7 @@ def part(*counts: Any, step_seconds: float, prompt_tokens: float, cached: float)
     return replace(Counts(*counts), **more)
 
 
+CURVE = (90.0, 60.0, 30.0)
 EXAMPLE = Baseline(
     name="no speculation",
     recorded_at="2026-01-31T12:00:00Z",
@@ -44,17 +45,8 @@ EXAMPLE = Baseline(
     model_name="tiny",
     time_to_first_token_seconds=Histogram((0.05, 0.1, INF), (5.0, 9.0, 10.0), 0.75),
     request_latency_seconds=Histogram((0.5, 1.0, INF), (0.0, 10.0, 10.0), 7.5),
-    counts=Counts(
-        100.0,
-        300.0,
-        180.0,
-        (90.0, 60.0, 30.0),
-        300.0,
-        10.0,
-        110.0,
-        step_seconds=4.4,
-        prompt_tokens=80.0,
-        cached_prompt_tokens=24.0,
+    counts=replace(
+        part(100.0, 300.0, 180.0, CURVE, 300.0, 10.0, 110.0, step_seconds=4.4, prompt_tokens=80.0, cached=24.0),
         preemptions=0.0,
     ),
     requests_finished=10.0,

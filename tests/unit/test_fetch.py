@@ -416,17 +416,6 @@ async def test_a_request_that_fails_is_counted_once_whoever_waits_for_it(session
             assert fetcher.failures == {"http_status": number}
 
 
-async def test_a_request_that_nobody_waits_for_is_given_up(session: aiohttp.ClientSession) -> None:
-    gate = Gate()
-    async with serving(("/metrics", gate.metrics)) as url:
-        fetcher = MetricsFetcher(session, url)
-        while not (given_up := gate.requests):  # on a busy machine one may time out before it was sent
-            assert (await failure(fetcher, 0.02)).reason == "timeout"
-        gate.open.set()
-        assert (await fetcher.fetch(5)).stats_present
-        assert gate.requests > given_up
-
-
 @pytest.mark.parametrize("url", ["http://u:p@h:1/x?token=p", "http://h:1/x?token=p#p", "http://u@h:1/x"])
 def test_a_shown_url_has_no_credentials(url: str) -> None:
     assert fetch.without_credentials(url) == "http://h:1/x"

@@ -31,7 +31,7 @@ from specdec_exporter.predictor.responses import ResponseSpeculation, parse_resp
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.state.observing import observe_event
 from support import running
-from support.builders import started
+from support.builders import saved_response, started
 
 # The escape character in both its spellings, other control characters, line separators, one that reverses what follows.
 CONTROLS = "\x1b\x9b\x00\x07\x08\n\r\x7f\x85\u2028\u2029\u200b\u202e\u2066\ufeff"
@@ -140,9 +140,7 @@ def test_whatever_a_log_holds_its_events_are_text(names: tuple[str, str, str, st
 
 @given(ANY, ANY, ANY)
 def test_whatever_a_saved_response_holds_its_names_are_text(name: str, model: str, header: str) -> None:
-    record = {"acceptance_histogram": [1, 2], "num_draft_tokens": 3, "num_spec_tokens": 1}
-    response = {"id": name, "model": model, "choices": [], "metrics": {"speculative_decoding": record}}
-    line = {"response": response, "request_headers": {"X-Tenant": header}}
+    line = {"response": saved_response([1, 2], id=name, model=model), "request_headers": {"X-Tenant": header}}
     found = parse_response(json.dumps(line).encode(), "X-Tenant")
     assert isinstance(found, ResponseSpeculation)
     require_text(found)

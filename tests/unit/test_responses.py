@@ -20,7 +20,7 @@ from specdec_exporter.predictor.responses import (
     WithoutRecord,
     parse_response,
 )
-from support.builders import CAPTURES
+from support.builders import CAPTURES, saved_response
 
 SAVED = json.loads((CAPTURES / "0.32.0-draft_model-per-request-metrics" / "responses.json").read_bytes())
 Step = tuple[int, int]  # accepted, draft tokens
@@ -45,12 +45,7 @@ def response(steps: list[Step], k: int = 3, *, detailed: bool = True) -> dict[st
     }
     if detailed:
         record |= {"per_step_accepted": [one for one, _ in steps], "per_step_drafted": [of for _, of in steps]}
-    return {
-        "id": "cmpl-1",
-        "object": "text_completion",
-        "choices": [{"index": 0, "text": "hello"}],
-        "metrics": {"speculative_decoding": record},
-    }
+    return saved_response(histogram, metrics={"speculative_decoding": record})
 
 
 def read(line: bytes) -> ResponseSpeculation:

@@ -11,24 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_exporter.predictor.responses import Junk, ResponseSpeculation, parse_response
+from support.builders import saved_response
 
 Object = dict[str, Any]
 
 
-def response(histogram: list[int], **fields: Any) -> Object:
-    drafts, k = sum(histogram), len(histogram) - 1
-    record = {"acceptance_histogram": histogram, "num_draft_tokens": drafts * k, "num_spec_tokens": k}
-    return {
-        "id": "cmpl-1",
-        "model": "llama",
-        "choices": [],
-        "metrics": {"speculative_decoding": record},
-        **fields,
-    }
-
-
-HONEST = response([1, 2])
-FORGED = response([0, 0, 0, 900], id="cmpl-evil", model="evil")
+HONEST = saved_response([1, 2])
+FORGED = saved_response([0, 0, 0, 900], id="cmpl-evil", model="evil")
 STREAM = (
     "".join(
         f"data: {json.dumps(chunk)}\n\n"
@@ -133,7 +122,7 @@ def test_what_a_user_adds_to_a_request_changes_neither_numbers_nor_header(
 @pytest.mark.parametrize("field", ["id", "model"])
 @pytest.mark.parametrize("value", ["x" * 257, "", " ", 7, None, ["a"]])
 def test_a_long_or_odd_name_is_not_kept(field: str, value: object) -> None:
-    found = read(response([1, 2], **{field: value}))
+    found = read(saved_response([1, 2], **{field: value}))
     assert (found.request_id, found.model).count(None) == 1
 
 

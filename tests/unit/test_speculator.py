@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from specdec_exporter import bounds
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
-from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, EngineStats, Event
+from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig
 from specdec_exporter.predictor.log.speculator import Speculator, speculator
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.state.observing import observe_event, observe_snapshot
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.view import evidence_of
-from support.builders import FIXTURES, Clock, arguments, config, engine, snapshot, window
+from support.builders import FIXTURES, Clock, arguments, config, engine, snapshot
 
 LOGS = FIXTURES / "speculators"
 
@@ -110,26 +110,6 @@ def test_flags_alone_say_that_speculation_is_configured() -> None:
         "example/GLM-5.2-speculator.dspark",
         7,
     )
-
-
-def told(*events: Event) -> Analysis:
-    story = LogStory()
-    story.add(events)
-    return story.analysis()
-
-
-def test_arguments_choose_the_policy_and_what_the_engine_says_later_replaces_it() -> None:
-    line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below a draft model
-    lookup = arguments(method="ngram", num_speculative_tokens=3)
-    assert told(lookup, line).verdict.headline.startswith("May lose")
-    assert told(lookup, config(method="draft_model"), line).verdict.headline.startswith("May pay")
-
-
-def test_arguments_tell_whether_a_busy_server_should_draft() -> None:
-    busy = EngineStats(generation_throughput=100.0)
-    assert told(arguments(method="mtp", num_speculative_tokens=1), busy).verdict.code == "watch"
-    assert told(arguments(method="extract_hidden_states", num_speculative_tokens=1), busy).verdict.code == "off"
-    assert told(arguments(), busy).verdict.code == "unknown"  # a checkpoint may bring its own draft
 
 
 def test_a_running_server_is_named_by_its_arguments_and_k_by_its_metrics(state: PredictorState, clock: Clock) -> None:

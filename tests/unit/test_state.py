@@ -266,22 +266,9 @@ def test_the_status_is_json_without_nan(state: PredictorState, clock: Clock) -> 
 # --- what the line of arguments says ---
 
 
-def test_synthetic_acceptance_is_not_judged(state: PredictorState, clock: Clock) -> None:
-    observe_event(state, arguments(method="draft_model", rejection_sample_method="synthetic"))
-    observe_event(state, config())
-    observe_snapshot(state, snapshot(engine()))
-    clock.advance(60)
-    observe_snapshot(state, snapshot(engine(1000, (900.0, 50.0, 10.0), requests=10)))
-    status = status_of(state)
-    assert status.state == "drafting"
-    assert (status.verdict.code, status.rejection_sampling) == ("unknown", "synthetic")
-    assert "synthetic" in status.verdict.headline
-    observe_event(state, arguments(method="draft_model"))
-    assert status_of(state).verdict.code == "watch"
-
-
 def test_lossless_rejection_sampling_is_not_mentioned(state: PredictorState) -> None:
-    for name, expected in (("standard", None), ("block", None), ("fly", "fly"), (None, None)):
+    lossy = ("fly", "synthetic")
+    for name, expected in (("standard", None), ("block", None), *zip(lossy, lossy, strict=True), (None, None)):
         observe_event(state, arguments(rejection_sample_method=name))
         assert status_of(state).rejection_sampling == expected
 

@@ -19,7 +19,7 @@ from specdec_exporter.speculation.figures import Figures, figures
 from specdec_exporter.speculation.findings import curve_finding
 from specdec_exporter.speculation.judging import judge
 from specdec_exporter.speculation.policy import Levels, load_policy
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode, worst
+from specdec_exporter.speculation.verdict import Verdict, VerdictCode
 from support.builders import known
 
 POLICY = load_policy()
@@ -419,13 +419,6 @@ def test_a_word_is_never_within_chance_of_itself_and_slower_never_hides_a_loss(
 
 
 # --- the policy ---
-
-
-def test_what_is_broken_or_low_is_a_warning_and_what_is_good_is_none() -> None:
-    """``check`` ends with the exit code of the worst finding."""
-    for rate, level in ((0.02, "WARN"), (0.1, "WARN"), (0.7, "PASS")):
-        evidence = Evidence(state="drafting", figures=drafted(rate), method="eagle3", num_speculative_tokens=3)
-        assert worst(finding.level for finding in judge(evidence, POLICY).findings) == level
 
 
 def test_every_method_has_levels_in_order() -> None:

@@ -10,7 +10,6 @@ stands for Prometheus' look-back of five minutes.
 from __future__ import annotations
 
 import collections
-import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ import yaml
 
 from support import yamltext
 from support.promtool import promtool
+from support.rulelint import records
 from support.tsdb import prometheus
 
 Groups = list[dict[str, Any]]
@@ -78,8 +78,3 @@ def record(groups: Groups, data: Path, span: tuple[int, int], *, release: str = 
             with prometheus(data, f"prometheus{release}") as url:
                 promtool(f"promtool{release}").record(file, url, data, *span)
     return file
-
-
-def records(expression: str) -> set[str]:
-    """Names of the pack's records in an expression."""
-    return set(re.findall(r"\binference_service:\w+:\w+", expression))
