@@ -22,6 +22,7 @@ from specdec_exporter.predictor.sources.kubelog import DEFAULT_CONTAINER
 from support.crd import refused
 from support.fieldtools import ROOT
 from support.processes import exporter_ran
+from support.rulelint import seconds
 
 LARGEST_CONFIG_MAP_BYTES = 262_144  # `kubectl apply` keeps a copy in an annotation, and refuses a larger one
 MEASURED_MIB = 44  # docs/evidence/benchmarks.md: the budget, and what was measured
@@ -243,10 +244,6 @@ def test_the_operator_allows_it(kind: str, monitoring: list[Any]) -> None:
 
     assert found
     assert refused(*found) == []
-
-
-def seconds(text: str) -> int:
-    return int(text.removesuffix("s"))
 
 
 def test_the_podmonitors_scrape_the_sidecars_port(monitoring: list[Any], predictor: Objects) -> None:

@@ -131,16 +131,13 @@ def test_nothing_is_said_to_lose_on_a_guess_and_position_0_is_judged(head: float
 
 
 @pytest.mark.parametrize(
-    ("seconds", "code"), [(0.012, "healthy"), (0.0198, "not_paying"), (0.04, "harmful"), (None, "watch")]
+    ("seconds", "code"),
+    [(0.012, "healthy"), (0.0198, "not_paying"), (0.04, "harmful"), (None, "watch"), (0.04, "slower")],
 )
-def test_a_measurement_decides_as_always(seconds: float | None, code: str) -> None:
-    baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=False)
+def test_a_measurement_decides_as_always_and_acceptance_is_not_blamed(seconds: float | None, code: str) -> None:
+    """A service may be slower than its own drafts were."""
+    baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=code == "slower")
     assert judged("eagle3", 3, trimmed(3, seconds=seconds), baseline).code == code
-
-
-def test_a_service_that_is_slower_than_its_own_drafts_were_is_not_blamed_on_acceptance() -> None:
-    baseline = DecodingBaseline(mean_seconds=0.02, requests=5000, speculative=True)
-    assert judged("eagle3", 3, trimmed(3, seconds=0.04), baseline).code == "slower"
 
 
 # --- a running predictor ---

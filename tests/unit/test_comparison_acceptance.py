@@ -137,7 +137,7 @@ def test_what_else_differs_is_flagged(changes: dict[str, Any], words: str) -> No
     assert words in flag.message
 
 
-def test_another_k_or_method_is_not_judged() -> None:
+def test_another_k_or_method_or_none_is_not_judged() -> None:
     """The fourth position is accepted less often than the first, so a larger k has a lower rate."""
     longer = recording("k = 4", tpot=[0.0113] * 1000, curve=(*GOOD, 0.1))
     ngram = msgspec.structs.replace(speculating(0.5), method="ngram")
@@ -145,9 +145,6 @@ def test_another_k_or_method_is_not_judged() -> None:
         comparison = compared(speculating(0.7), other)
         assert comparison.acceptance_change is None
         assert not comparison.decision.regression
-
-
-def test_a_baseline_without_speculation_has_no_acceptance_to_compare() -> None:
     assert compared(recording("plain"), speculating(0.7)).acceptance_change is None
 
 
