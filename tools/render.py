@@ -200,6 +200,7 @@ def render_policy() -> dict[Path, str]:
             "flag": policy.acceptance_ratio_flag,
             "broken": policy.acceptance_ratio_broken,
             "broken_tokens": policy.accepted_tokens_broken,
+            "outlier": policy.outlier_gap,
         },
         "assumed": {
             "light": [[row.k_max, row.light.min] for row in general],

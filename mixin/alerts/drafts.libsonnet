@@ -170,7 +170,7 @@ function(config, s, series)
         own: ofReplica('accepted_tokens', 'draft_tokens', 2 * config.min_drafts, 30),
         level: level,
         rate: s.acceptance.record,
-        gap: number(config.outlier.acceptance),
+        gap: number(config.acceptance.outlier),
         engines: s.engines.record,
       },
       summary: who + ' accepts %s of its draft tokens.' % text.value(text.percent),

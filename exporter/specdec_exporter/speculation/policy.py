@@ -192,7 +192,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of each band of requests; the last band is above them, the first is greedy sampling. ``prompt_length_bands``: the
     most prompt tokens of each band of requests; the last band is above them. ``head_acceptance_ratio_min``,
     ``tail_acceptance_ratio_min``: for the first position, and for the positions after it. ``acceptance_drop_min``: the
-    smallest fall of acceptance that counts, a difference of two rates.
+    smallest fall of acceptance that counts, a difference of two rates. ``outlier_gap``: an engine or replica that
+    accepts so much less than all together is named, a difference of two rates.
     """
 
     acceptance_ratio_broken: float
@@ -200,6 +201,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     acceptance_ratio_flag: float
     acceptance_ratio_suspicious: float
     acceptance_drop_min: float
+    outlier_gap: float
     suspicious_positions: int
     head_acceptance_ratio_min: float
     tail_acceptance_ratio_min: float

@@ -12,6 +12,7 @@ from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, warning_counts
 from specdec_exporter.speculation.measured import Measured, Unknown
+from specdec_exporter.state.outliers import outlying_engines
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.status import (
     BaselineStatus,
@@ -180,4 +181,4 @@ def noted(state: PredictorState) -> tuple[KnownPitfall, ...]:
                 costly=True,
             )
         )
-    return tuple(notes)
+    return (*notes, *outlying_engines(state))
