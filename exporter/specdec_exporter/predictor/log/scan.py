@@ -179,8 +179,7 @@ class LogScanner:
 
     def _take_text(self, line: bytes, timestamp: str | None, *, goes_on: bool = False) -> None:
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        found = not self._wants_every_line or OF_INTEREST.search(line) is not None
-        if not goes_on and (found or self._broken is not None):
+        if not goes_on and (self._broken is not None or OF_INTEREST.search(line) is not None):
             self._read(text, timestamp)
         self._events.pass_by(len(line))
         self._events.watch(text, timestamp)
