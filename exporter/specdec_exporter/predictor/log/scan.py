@@ -69,6 +69,7 @@ class LogScanner:
         self._events = StreamEvents(self._counters, self._kinds)
         self._broken: BrokenLine | None = None
         self._docker_partials = False  # in this buffer
+        self._every_line = True  # whether this line is read as every line, or was found by its words
         self._last_line = b""
         self._terminal = True  # whether all lines so far ended in a carriage return, which a terminal adds
 
@@ -89,7 +90,8 @@ class LogScanner:
         position = 0
         places = iter(find_words(self._words, buffer, end))
         while position < end:
-            if not self._wants_every_line:
+            self._every_line = self._wants_every_line
+            if not self._every_line:
                 if (place := next((place for place in places if place >= position), None)) is None:
                     break
                 position = max(position, buffer.rfind(b"\n", position, place) + 1)
@@ -105,6 +107,7 @@ class LogScanner:
 
     def finish(self, tail: bytes = b"") -> list[Event]:
         """End the stream with the unterminated line ``tail``; return the events held back. Then the scanner is new."""
+        self._every_line = True
         if tail:
             self._begin(tail, len(tail), 1)
             self._terminal = self._terminal and tail.endswith(b"\r")
@@ -179,7 +182,8 @@ class LogScanner:
 
     def _take_text(self, line: bytes, timestamp: str | None, *, goes_on: bool = False) -> None:
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        if not goes_on and (self._broken is not None or OF_INTEREST.search(line) is not None):
+        known = not self._every_line or self._broken is not None or OF_INTEREST.search(line) is not None
+        if known and not goes_on:
             self._read(text, timestamp)
         self._events.pass_by(len(line))
         self._events.watch(text, timestamp)
