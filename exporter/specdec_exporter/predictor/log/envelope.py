@@ -316,13 +316,13 @@ def _of_string(value: str, around: _Around, nested: int) -> list[Message]:
     return read if around.is_message else [message._replace(tag=None) for message in read]
 
 
-def _longest(found: Iterable[list[Message]]) -> list[Message]:
+def _longest(candidates: Iterable[list[Message]]) -> list[Message]:
     """Return the longest messages, of those that have a writer if any has."""
 
     def worth(some: list[Message]) -> tuple[bool, int]:
         return any(message.tag for message in some), max((len(message.text) for message in some), default=0)
 
-    return max(found, key=worth, default=[])
+    return max(candidates, key=worth, default=[])
 
 
 def _place_of(fields: Mapping[str, object], outer: Place) -> Place:

@@ -182,8 +182,8 @@ class LogScanner:
 
     def _take_text(self, line: bytes, timestamp: str | None, *, goes_on: bool = False) -> None:
         text = line.decode("utf-8", "replace").removesuffix("\r")
-        known = not self._every_line or self._broken is not None or OF_INTEREST.search(line) is not None
-        if known and not goes_on:
+        of_interest = not self._every_line or self._broken is not None or OF_INTEREST.search(line) is not None
+        if of_interest and not goes_on:
             self._read(text, timestamp)
         self._events.pass_by(len(line))
         self._events.watch(text, timestamp)
