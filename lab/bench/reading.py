@@ -14,7 +14,7 @@ from bench.processes import python, run
 from bench.rows import BenchError, Row, figure
 from support.fieldtools import ROOT
 
-MTAIL_RATIO = 10.0
+MTAIL_RATIO = 5.0
 
 _TOOLS = ROOT / ".tools" / "bin"
 _PROGRAM = Path(__file__).with_name("windows.mtail")
