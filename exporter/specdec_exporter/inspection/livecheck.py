@@ -37,6 +37,7 @@ from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.verdict import Finding
 from specdec_exporter.state.observing import observe_event, observe_failure, observe_snapshot, observe_version, pin
+from specdec_exporter.state.outliers import outlying_engines
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.report import noted, status_of
 from specdec_exporter.state.status import PredictorStatus, Status
@@ -130,7 +131,7 @@ async def examined(
             exporter = await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
     if exporter is not None:
         return [(examine_exporter(exporter, status, policy), status) for status in exporter.predictors]
-    fetches += (*_baseline(pinned, state), *map(pitfall_finding, noted(state)))
+    fetches += (*_baseline(pinned, state), *map(pitfall_finding, (*noted(state), *outlying_engines(state))))
     status = status_of(state)
     return [(examine(fetches, status, reading, policy, evidence_of(state)), status)]
 

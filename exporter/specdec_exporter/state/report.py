@@ -84,7 +84,7 @@ def status_of(
         ),
         history=state.history.shown(state.clock(), window, wall_clock_ahead),
         warnings=warning_counts(state.warnings),
-        pitfalls=(*noted(state), *evidence_of(state).pitfalls()),
+        pitfalls=(*noted(state), *outlying_engines(state), *evidence_of(state).pitfalls()),
         log=_log(state, log_problem),
         verdict=said.shown.verdict(state.policy),
         verdict_since=said.shown_since + wall_clock_ahead,
@@ -181,4 +181,4 @@ def noted(state: PredictorState) -> tuple[KnownPitfall, ...]:
                 costly=True,
             )
         )
-    return (*notes, *outlying_engines(state))
+    return tuple(notes)

@@ -30,7 +30,8 @@ _ANY_HEADER: Final = re.compile(
 )
 _HEADER: Final = re.compile(rb".{1,400}?:\d{1,6}\]")
 _BARE_NEWLINE: Final = re.compile(rb"[^\r\n]\n")
-_DOCKER_COMPLETE: Final = rb'\n","stream":"'
+_DOCKER_TEXT_END: Final = rb'","stream":"'
+_DOCKER_COMPLETE: Final = rb"\n" + _DOCKER_TEXT_END
 
 
 class LogScanner:
@@ -84,8 +85,10 @@ class LogScanner:
         if terminal_end and (bare := _BARE_NEWLINE.search(buffer, 0, end)) is not None:
             terminal_end = buffer.rfind(b"\n", 0, bare.start()) + 1
         # The text of a whole line of Docker's ends in a newline, as JSON spells it.
-        self._docker_partials = self._format == "docker" and (
-            buffer.count(_DOCKER_COMPLETE, 0, end) != buffer.count(b"\n", 0, end)
+        self._docker_partials = self._format == "docker" and not (
+            buffer.count(b"\n", 0, end)
+            == buffer.count(_DOCKER_COMPLETE, 0, end)
+            == buffer.count(_DOCKER_TEXT_END, 0, end)  # a garbled line may have two ends
         )
         position = 0
         places = iter(find_words(self._words, buffer, end))
