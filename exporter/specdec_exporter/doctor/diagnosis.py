@@ -17,6 +17,7 @@ from specdec_exporter.inspection.examination import Examination, LogReading, fai
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
+from specdec_exporter.predictor.facts.speculativewords import misfits
 from specdec_exporter.predictor.versions import WARNINGS, canonical_method
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
@@ -97,7 +98,8 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
     unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
     if "speculative_config" in command.arguments and command.arguments["speculative_config"] is None:
         deployment = msgspec.structs.replace(deployment, speculative=None)
-    told = tuple(_found("before", finding) for finding in (*unreadable, *findings))
+    unfit = (Finding("FAIL" if refused else "WARN", "Arguments", *said) for *said, refused in misfits(deployment))
+    told = tuple(_found("before", finding) for finding in (*unreadable, *unfit, *findings))
     return Observed(stage="before", deployment=deployment, findings=told)
 
 
