@@ -21,6 +21,7 @@ from specdec_exporter.doctor.diagnosis import together
 from specdec_exporter.doctor.reports import Given
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.inspection.livecheck import read_log
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import parse_release
 from support import running
@@ -171,6 +172,24 @@ def test_only_folders_of_a_draft_model_are_compared(tmp_path: Path) -> None:
 async def test_a_healthy_start_has_no_false_finding(capture: str) -> None:
     code, (found,) = await report(log_paths=(str(CAPTURES / capture / "server.log"),))
     assert (code, told(found, "FAIL") + told(found, "WARN")) == (0, [])
+
+
+async def test_costly_warnings_of_the_log_and_its_model_runner_are_told(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text(
+        "(EngineCore pid=7) INFO 11-20 21:44:52 [core.py:112] Initializing a V1 LLM engine (v0.25.1) with config: "
+        "model='m', speculative_config=SpeculativeConfig(method='dflash', model='d', num_spec_tokens=7), x=1\n"
+        "(EngineCore pid=7) INFO 11-20 21:44:52 [gpu_worker.py:400] Using V2 Model Runner\n"
+        "(EngineCore pid=7) WARNING 11-20 21:44:52 [vllm.py:3043] The draft model's max_model_len (20) is smaller than "
+        "the target model's (40) and the V2 model runner can't skip speculation\n"
+        "(EngineCore pid=7) WARNING 11-20 21:44:52 [utils.py:45] EPLB is disabled for the DSpark draft model (d).\n"
+    )
+    reading = read_log((str(log),))
+    assert reading.deployment.second_runner is True
+    code, (found,) = await report(log_paths=(str(log),))
+    assert code == 2
+    assert "max_model_len_cut" in told(found, "WARN")
+    assert "eplb_not_for_draft" in {each["code"] for each in found["notes"]}
 
 
 async def test_arguments_and_log_of_one_server_agree() -> None:

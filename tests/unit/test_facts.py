@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
+from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
@@ -111,6 +112,7 @@ STARTS = sorted([*FIXTURES.glob("captures/*/server.log"), *FIXTURES.glob("starts
 WITHOUT_ASYNC = {"ngram_without_async_scheduling"}
 TRUE_OF = {
     "0.25.1-ngram-k5": WITHOUT_ASYNC,
+    "0.32.0-draft_model-disable-log-stats": {"statistics_disabled"},
     "0.32.0-ngram-k5": WITHOUT_ASYNC,
     "0.32.0-synthetic": {"synthetic_acceptance"},
 }
@@ -162,6 +164,24 @@ def test_a_log_has_the_pitfalls_of_what_ran_when_it_ended() -> None:
 
 
 # --- Arguments as fields of a deployment -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "release", "code"),
+    [
+        ("vllm serve M --reasoning-parser qwen3 -sc '{\"method\": \"mtp\", \"num_speculative_tokens\": 3}'", "0.24.0",
+         "structured_output_after_reasoning"),
+        ("VLLM_USE_V2_MODEL_RUNNER=1 vllm serve M --spec-method dflash --spec-model D --spec-tokens 7", "0.25.1",
+         "dflash_on_second_runner"),
+        ("vllm serve M -pp 2 --spec-method mtp --spec-tokens 1", "0.29.0", "mtp_with_pipeline_parallelism"),
+        ("vllm serve V4-DSpark --spec-method mtp --spec-tokens 1", "0.26.0", "target_name_makes_dspark"),
+        ("vllm serve M --disable-log-stats", "0.33.0", "statistics_disabled"),
+    ],
+)  # fmt: skip
+def test_a_command_has_the_pitfall_of_its_release(command: str, release: str, code: str) -> None:
+    given = msgspec.structs.replace(read_command(command).deployment(), release=parse_release(release))
+    assert code in {pitfall.code for pitfall in pitfalls_of(given) if pitfall.costly}
+
 
 WORDS = st.sampled_from([*of_arguments({}).__struct_fields__, "speculative_config", "backend", "--x", ""])
 VALUES = st.recursive(

@@ -156,6 +156,54 @@ def test_a_failed_start_is_read_in_every_framing(path: Path) -> None:
         assert codes(log) == [cause_of(path)]
 
 
+GEMMA = """\
+Traceback (most recent call last):
+  File "/usr/local/bin/vllm", line 8, in <module>
+    sys.exit(main())
+pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig
+  Value error, {said} [type=value_error, input_value=ArgsKwargs((), {{'method': 's3cret'}}), input_type=ArgsKwargs]
+    For further information visit https://errors.pydantic.dev/2.12/v/value_error"""
+METHOD = """\
+pydantic_core._pydantic_core.ValidationError: 2 validation errors for SpeculativeConfig
+method
+  Input should be 'ngram', 'medusa', 'eagle' or 'suffix' [type=literal_error, input_value='ngrm', input_type=str]
+    For further information visit https://errors.pydantic.dev/2.12/v/literal_error
+num_speculative_token
+  Unexpected keyword argument [type=unexpected_keyword_argument, input_value=5, input_type=int]"""
+EAGLE3 = "Eagle3 is only supported for ['llama', 'qwen'] models. Got x.model_type='gemma3_text'"
+NEVER_SEEN = "Cats cannot draft for dogs."
+TRIES = [
+    (GEMMA.format(said=EAGLE3), "target_without_eagle3", f"SpeculativeConfig: Value error, {EAGLE3}"),
+    (GEMMA.format(said=NEVER_SEEN), UNKNOWN, f"SpeculativeConfig: Value error, {NEVER_SEEN}"),
+    (METHOD, "unknown_method", "SpeculativeConfig.method: Input should be 'ngram', 'medusa', 'eagle' or 'suffix'"),
+]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "(APIServer pid=1) ",
+        "(EngineCore pid=9) ERROR 11-23 00:10:40 [core.py:1] ",
+        "Nov 10 10:00:00 gpu1 vllm[17]: ",
+        "2026-11-10 10:00:00,123  ERROR  worker | ",
+        "[2026-06-24 01:33:27.448305][UC][E] ",
+    ],
+)
+@pytest.mark.parametrize(("error", "code", "message"), TRIES)
+def test_the_line_below_a_validation_error_is_the_cause(prefix: str, error: str, code: str, message: str) -> None:
+    (event,) = read(lines(ARGUMENTS, *(f"{prefix}{line}" for line in error.splitlines()), ENDED))
+    assert isinstance(event, StartFailure)
+    assert (event.failure, event.message) == (code, message)
+
+
+def test_a_known_error_counts_behind_the_prefix_of_any_collector() -> None:
+    for prefix in ("Nov 10 10:00:00 gpu1 vllm[17]: ", "[2026-06-24 01:33:27][UC][E] "):
+        (event,) = read(lines(ARGUMENTS, f"{prefix}{CAUSE}"))
+        assert isinstance(event, StartFailure)
+        assert (event.failure, event.message) == ("vocabulary_mismatch", CAUSE)
+
+
 # --- what is not known ---
 
 

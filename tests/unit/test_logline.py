@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import msgspec
+import msgspec.yaml
 import pytest
 
 from specdec_exporter.predictor.facts.deployment import of_arguments
@@ -14,11 +15,13 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     EngineStats,
     Malformed,
+    ModelRunner,
     PredictorWarning,
     RequestParams,
     ServerArguments,
     SpecDecoding,
 )
+from specdec_exporter.predictor.versions import WARNINGS, parse_release
 from support.builders import FIXTURES
 from support.loglines import (
     ARGUMENTS,
@@ -309,6 +312,57 @@ def test_a_known_warning_gives_its_code(message: str, code: str) -> None:
     event = parse(f"(APIServer pid=7) WARNING 11-20 21:44:52 [x.py:1] {message}")
     assert isinstance(event, PredictorWarning)
     assert (event.warning, event.message, event.pid) == (code, message, 7)
+
+
+def test_a_disabled_async_scheduling_that_has_nothing_to_do_with_speculation_is_none_of_ours() -> None:
+    said = "Async scheduling is disabled because the V1 model runner does not support it with pipeline parallelism."
+    assert parse(f"WARNING 11-20 21:44:52 [vllm.py:1639] {said}") is None
+
+
+class Logged(msgspec.Struct, forbid_unknown_fields=True):
+    release: str
+    place: str
+    level: str
+    text: str
+
+
+FROM_SOURCES = [
+    (code, logged)
+    for code, texts in msgspec.yaml.decode(
+        (FIXTURES / "facts" / "warnings.yaml").read_bytes(), type=dict[str, list[Logged]]
+    ).items()
+    for logged in texts
+]
+
+
+@pytest.mark.parametrize(("code", "logged"), FROM_SOURCES)
+def test_a_warning_counts_from_its_own_file_and_release(code: str, logged: Logged) -> None:
+    header = f"(EngineCore pid=7) {logged.level} 11-20 21:44:52 [{logged.place.rpartition('/')[2]}] "
+    event = parse_line(f"{header}{logged.text}".encode())
+    assert isinstance(event, PredictorWarning)
+    assert event.warning == code
+    since, release = (parse_release(version or "0.0") for version in (WARNINGS[code].since, logged.release))
+    assert since is not None
+    assert release is not None
+    assert since <= release
+    assert parse_line(f"{header}the user said: {logged.text}".replace("jit_monitor", "vllm").encode()) is None
+    told_at_info = parse_line(f"{header.replace('WARNING', 'INFO')}{logged.text}".encode())
+    assert (told_at_info is not None) == (logged.level == "INFO")
+
+
+@pytest.mark.parametrize(
+    ("said", "second"),
+    [
+        ("INFO 11-20 21:44:52 [gpu_worker.py:513] Using V2 Model Runner", True),
+        ("WARNING 11-20 21:44:52 [vllm.py:510] Model runner v2 does not yet support X; using the v1 runner", False),
+        ("WARNING 11-20 21:44:52 [vllm.py:761] Model Runner V2 does not yet support X; using the V1 runner", False),
+        ("WARNING 11-20 21:44:52 [vllm.py:1] Defaulting to V1 model runner on ROCm for model architectures: X", False),
+        ("INFO 11-20 21:44:52 [logger.py:1] Using V2 Model Runner", None),
+    ],
+)  # fmt: skip
+def test_the_log_tells_the_model_runner(said: str, second: bool | None) -> None:
+    event = parse(said)
+    assert (event.second if isinstance(event, ModelRunner) else None) is second
 
 
 def test_the_compilation_monitor_only_warns_at_warning_level() -> None:

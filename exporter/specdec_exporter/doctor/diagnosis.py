@@ -17,7 +17,8 @@ from specdec_exporter.inspection.examination import Examination, LogReading, fai
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
-from specdec_exporter.predictor.versions import canonical_method
+from specdec_exporter.predictor.facts.speculativewords import misfits
+from specdec_exporter.predictor.versions import WARNINGS, canonical_method
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
@@ -97,7 +98,8 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
     unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
     if "speculative_config" in command.arguments and command.arguments["speculative_config"] is None:
         deployment = msgspec.structs.replace(deployment, speculative=None)
-    told = tuple(_found("before", finding) for finding in (*unreadable, *findings))
+    unfit = (Finding("FAIL" if refused else "WARN", "Arguments", *said) for *said, refused in misfits(deployment))
+    told = tuple(_found("before", finding) for finding in (*unreadable, *unfit, *findings))
     return Observed(stage="before", deployment=deployment, findings=told)
 
 
@@ -118,7 +120,8 @@ def of_log(reading: LogReading, *, up: bool = False) -> Observed:
         findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
     told = [_found("log", finding) for finding in findings]
     for warned in log.warnings:
-        warning = _found("log", Finding("PASS", "Warning in the log", warned.meaning, warned.action))
+        level: Level = "WARN" if WARNINGS[warned.code].costly else "PASS"
+        warning = _found("log", Finding(level, "Warning in the log", warned.meaning, warned.action))
         told.append(msgspec.structs.replace(warning, code=warned.code, releases=warned.releases))
     return Observed(stage="log", deployment=reading.deployment, findings=tuple(told))
 

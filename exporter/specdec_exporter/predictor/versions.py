@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import msgspec.yaml
@@ -44,13 +44,18 @@ def releases_in_words(since: Release | None, until: Release | None) -> str:
 
 
 class Warned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A warning of vLLM about speculation or its statistics, from ``warnings.yaml``."""
+    """A warning of vLLM about speculation or its statistics, from ``warnings.yaml``.
+
+    ``level``: the lowest at which it is logged. ``costly``: requests suffer from what it says.
+    """
 
     code: str
     pattern: re.Pattern[str]
     meaning: str
     action: str
     since: str | None = None
+    level: Literal["WARNING", "INFO"] = "WARNING"
+    costly: bool = False
 
     @property
     def releases(self) -> str:

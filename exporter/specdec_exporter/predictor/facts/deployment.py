@@ -51,6 +51,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_dtype: str | None = None
     attention_backend: str | None = None
     structured_outputs_backend: str | None = None
+    reasoning_parser: str | None = None
+    enable_in_reasoning: bool | None = None  # structured outputs
     kv_connector: str | None = None
     kv_role: str | None = None  # "kv_producer" prefills, "kv_consumer" decodes, "kv_both"
 
@@ -88,6 +90,8 @@ _ELSEWHERE: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "runner": [("runner",), ("task",)],
     "attention_backend": [("attention_backend",), ("attention_config", "backend")],
     "structured_outputs_backend": [("structured_outputs_config", "backend"), ("guided_decoding_backend",)],
+    "reasoning_parser": [("reasoning_parser",), ("structured_outputs_config", "reasoning_parser")],
+    "enable_in_reasoning": [("structured_outputs_config", "enable_in_reasoning")],
     "kv_connector": [("kv_transfer_config", "kv_connector")],
     "kv_role": [("kv_transfer_config", "kv_role")],
     "method": [("speculative_config", "method"), ("spec_method",)],

@@ -25,6 +25,7 @@ import msgspec
 import msgspec.yaml
 
 from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.speculativewords import ignored_keys
 from specdec_exporter.predictor.versions import KnownPitfall, Release, parse_release, releases_in_words
 
 # warn: requests suffer, answers are wrong, or speculation cannot pay. note: a figure means something else, or there is
@@ -138,4 +139,5 @@ def load_facts(path: Path = RUNNING) -> tuple[Fact, ...]:
 def pitfalls_of(deployment: Deployment) -> tuple[KnownPitfall, ...]:
     """Return what to say of a running predictor: what requests suffer from first, then what its figures mean."""
     found = [fact.told(deployment) for fact in load_facts() if fact.holds(deployment)]
+    found += ignored_keys(deployment)
     return tuple(sorted(found, key=lambda pitfall: not pitfall.costly))

@@ -116,6 +116,12 @@ class KVCache(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="kv_c
     concurrency: float | None = None
 
 
+class ModelRunner(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="model_runner", gc=False):
+    """The model runner that a worker uses; ``second``: V2. Silence means V1 up to 0.28.0, V2 for most since 0.29.0."""
+
+    second: bool
+
+
 class PredictorWarning(LogEvent, frozen=True, kw_only=True, omit_defaults=True, tag="warning", gc=False):
     """One of the warnings in :data:`versions.WARNINGS`; ``warning`` is its code."""
 
@@ -163,6 +169,7 @@ Event = (
     | ServerArguments
     | StartPhase
     | KVCache
+    | ModelRunner
     | PredictorWarning
     | RequestParams
     | StartFailure
@@ -170,7 +177,7 @@ Event = (
 )
 ALL_KINDS: frozenset[type] = frozenset(get_args(Event))
 # What vLLM prints when it starts, and only then.
-START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache})
+START_KINDS: frozenset[type] = frozenset({EngineConfig, ServerArguments, StartPhase, KVCache, ModelRunner})
 # What is read of the log of a running server, and for a report on a log.
 SERVED_KINDS: frozenset[type] = START_KINDS | {SpecDecoding, PredictorWarning, StartFailure, ServerReady}
 REPORT_KINDS: frozenset[type] = SERVED_KINDS | {EngineStats}

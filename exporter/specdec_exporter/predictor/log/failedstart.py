@@ -51,8 +51,13 @@ _REFUSED: Final = re.compile(r"[\w./ \[\]-]{1,80}: error: ", re.ASCII)  # argpar
 # Kubernetes and KServe say this in `kubectl get events` and `describe`, and in the answer to `kubectl apply`.
 _CLUSTER: Final = re.compile(r"storageUri|StorageUri|ProgressDeadlineExceeded|timed out progressing|Initial scale was")
 _CHAINED: Final = re.compile(r"During handling of the above exception|The above exception was the direct cause")
-_VALIDATION: Final = re.compile(r"\S{0,100}ValidationError: \d{1,4} validation errors? for (\w{1,80})", re.ASCII)
-_INPUT: Final = re.compile(r" \[type=.*")  # pydantic repeats the input: it may be long, or secret
+# An error behind the prefix of a collector that is not known here.
+_RAISED_BEHIND: Final = re.compile(r"[\])}:|>-] +(?=(?:[A-Za-z_][\w.]{0,150})?(?:Error|Exception): )", re.ASCII)
+_VALIDATION: Final = re.compile(r"(?:[\w.]{1,100}: )?\b\d{1,4} validation errors? for (\w{1,80})", re.ASCII)
+# What pydantic refuses is indented by two spaces, below its key. The input that it repeats may be long, or secret.
+_INVALID: Final = re.compile(r"  (?P<text>\S.*?)(?: \[type=|$)")
+_INVALID_BEHIND: Final = re.compile(r".*\s  (?P<text>\S.*?) \[type=")  # a prefix
+_KEY: Final = re.compile(r"(?:\S.*\s)?(?P<key>[\w.-]{1,80})")
 _ARGUMENTS: Final = "unrecognized arguments: "
 _ENGINE_FAILED: Final = "Engine core initialization failed"  # the API server's last words; the cause is above
 _SEE_ABOVE: Final = re.compile(r"See root cause above|See stack trace|WorkerProc initialization failed")
@@ -77,6 +82,7 @@ class StartWatch:
     def _new_try(self) -> None:
         self._unknown: StartFailure | None = None  # an error that ends a traceback
         self._validated: str | None = None  # what pydantic validates, and then the key
+        self._header: StartFailure | None = None  # "1 validation error for ...": not yet the cause
         self._concluded = False  # this try has its failure
         self._time: str | None = None  # of the last line that prints one
         self._lines = 0
@@ -140,29 +146,39 @@ class StartWatch:
             if level in ("INFO", "DEBUG"):
                 self._goes_on(process)
             else:
-                self._read(StartFailure(failure=UNKNOWN, message=said.rstrip(), timestamp=timestamp, process=process))
+                failure = StartFailure(failure=UNKNOWN, message=said.rstrip(), timestamp=timestamp, process=process)
+                self._read(failure, any_prefix=level is None)
 
     def _goes_on(self, process: str | None) -> None:
         """The process that printed an error works on, so it was none that ended it."""
         if self._unknown is not None and self._unknown.process in (None, process):
             self._unknown = None
 
-    def _read(self, line: StartFailure) -> None:
+    def _read(self, line: StartFailure, *, any_prefix: bool) -> None:
         said = line.message
-        if (validation := _VALIDATION.match(said)) is not None:
+        if (validation := _VALIDATION.search(said)) is not None:
             self._validated = validation[1]
-            self._unknown = self._unknown or line
+            self._header = msgspec.structs.replace(line, message=said[validation.start() :])
+            self._unknown = self._unknown or self._header
         elif self._validated is not None and said:
-            if said.startswith("  ") and not said.startswith("   "):
-                refused = f"{self._validated}: {_INPUT.sub('', said.strip())}"
-                self._judge(msgspec.structs.replace(line, message=refused))
-                self._validated = None
-            elif not said.startswith(" "):
-                self._validated = f"{self._validated}.{said}"
+            self._read_validation(line, self._validated)
         elif _RAISED.match(said) or _REFUSED.match(said) or _CLUSTER.search(said):
             self._judge(line)
         elif _CHAINED.search(said):
             self._unknown = None  # the error above was handled, and led to another one
+        elif any_prefix and (behind := _RAISED_BEHIND.search(said)) and known_cause(said) is not None:
+            self._judge(msgspec.structs.replace(line, message=said[behind.end() :]))
+
+    def _read_validation(self, line: StartFailure, validated: str) -> None:
+        """Take in a line below the header of a validation error: a key, or what is wrong with its value."""
+        said = line.message
+        if (invalid := _INVALID.match(said) or _INVALID_BEHIND.match(said)) is not None:
+            if self._unknown is self._header:
+                self._unknown = None
+            self._judge(msgspec.structs.replace(line, message=f"{validated}: {invalid['text']}"))
+            self._validated = None
+        elif (key := _KEY.fullmatch(said)) is not None:
+            self._validated = f"{validated}.{key['key']}"
 
     def _judge(self, line: StartFailure) -> None:
         said = line.message

@@ -18,6 +18,7 @@ from specdec_exporter.predictor.log.events import (
     Event,
     KVCache,
     Malformed,
+    ModelRunner,
     PredictorWarning,
     RequestParams,
     ServerArguments,
@@ -50,9 +51,14 @@ class Kind(NamedTuple):
 _MESSAGE_CHARACTERS: Final = 500
 
 
+def _patterns(level: str) -> str:
+    return "|".join(warned.pattern.pattern for warned in WARNINGS.values() if warned.level == level)
+
+
 def _read_warning(message: Message) -> PredictorWarning | None:
     for code, warned in WARNINGS.items():
-        matches = message.level in (None, "WARN", "WARNING") and warned.pattern.match(message.text) is not None
+        levels = (None, "WARN", "WARNING", warned.level)
+        matches = message.level in levels and warned.pattern.match(message.text) is not None
         if code == JIT_COMPILATION:
             # The compilation monitor also logs at INFO that it runs.
             matches = message.level == "WARNING" and (matches or message.module[-1] in _ONLY_WARNS)
@@ -62,6 +68,16 @@ def _read_warning(message: Message) -> PredictorWarning | None:
 
 
 _ONLY_WARNS: Final = frozenset({"jit_monitor"})  # what this file prints is a warning whatever its words
+_WARNERS: Final = frozenset(
+    {
+        *("vllm", "speculative", "config", "arg_utils"),  # checks of the configuration
+        *("__init__", "logits_processor"),  # the file of the package, and its logger
+        *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager"),
+        *("core", "core_client", "gpu_model_runner", "eagle", "cpu", "cpu_worker", "cpu_model_runner"),
+        *("speculator", "llm_base_proposer", "vocab_mapping", "utils"),  # of v1/spec_decode and model runner V2
+        *("loggers", "async_llm", *_ONLY_WARNS),
+    }
+)
 # The Rust frontend prints log_stats.rs. None of these prints text of a request.
 _STATISTICS: Final = frozenset({"metrics", "loggers", "log_stats"})
 # These print texts of requests, and the first line of a message only says "Received request".
@@ -139,19 +155,27 @@ KINDS: Final = (
         only_at_start=True,
     ),
     Kind(
+        ModelRunner,
+        startline.RUNNER_BEGINS,
+        (Words((b"odel Runner", b"odel runner")),),
+        frozenset({"gpu_worker", "xpu_worker", "cpu_worker", "vllm"}),
+        startline.read_runner,
+        only_at_start=True,
+    ),
+    Kind(
         PredictorWarning,
-        "|".join(warned.pattern.pattern for warned in WARNINGS.values()),
+        _patterns("WARNING"),
         (Words((b"WARNING",)), _SPECULATIVE),
-        frozenset(
-            {
-                *("vllm", "speculative", "config", "arg_utils"),  # checks of the configuration
-                *("__init__", "logits_processor"),  # the file of the package, and its logger
-                *("scheduler", "kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager"),
-                *("core", "core_client", "gpu_model_runner", "eagle", "cpu", "cpu_worker", "cpu_model_runner"),
-                *("loggers", "async_llm", *_ONLY_WARNS),
-            }
-        ),
+        _WARNERS,
         _read_warning,
+    ),
+    Kind(
+        PredictorWarning,
+        _patterns("INFO"),
+        (Words((b"cannot update draft decode metadata",)),),
+        _WARNERS,
+        _read_warning,
+        only_at_start=True,
     ),
 )
 _WARNING: Final = next(kind for kind in KINDS if kind.event is PredictorWarning)

@@ -16,6 +16,7 @@ from specdec_exporter.predictor.log.events import (
     EngineConfig,
     Event,
     KVCache,
+    ModelRunner,
     PhaseName,
     ServerArguments,
     StartPhase,
@@ -74,6 +75,11 @@ class Start(msgspec.Struct, frozen=True):
         return next(iter(self._all(EngineConfig)), None)
 
     @property
+    def second_runner(self) -> bool | None:
+        """Whether it is model runner V2; ``None`` if no line tells."""
+        return next((event.second for event in self._all(ModelRunner)), None)
+
+    @property
     def kv_cache(self) -> KVCache | None:
         """What is known of an engine's KV cache."""
         return next(iter(self._all(KVCache)), None)
@@ -116,7 +122,9 @@ class Start(msgspec.Struct, frozen=True):
         given = self.arguments.arguments if self.arguments else {}
         config = self.config
         used = {name: value for name, value in (config.settings if config else {}).items() if value is not None}
-        deployment = msgspec.structs.replace(of_arguments({**given, **used}), arguments=frozenset(given))
+        deployment = msgspec.structs.replace(
+            of_arguments({**given, **used}), arguments=frozenset(given), second_runner=self.second_runner
+        )
         if config is None:
             return deployment if given else msgspec.structs.replace(deployment, speculative=None)
         said = self.speculator()

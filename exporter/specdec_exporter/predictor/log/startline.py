@@ -1,4 +1,4 @@
-"""The lines that tell how far a server's start is, and the capacity of its KV cache. Pure.
+"""The lines that tell how far a server's start is, the capacity of its KV cache, and its model runner. Pure.
 
 From the sources of 18 releases, 0.6.6 to 0.33.0::
 
@@ -12,6 +12,10 @@ From the sources of 18 releases, 0.6.6 to 0.33.0::
     GPU KV cache size: 699,008 tokens
     Maximum concurrency for 1,024 tokens per request: 682.62x                 from 0.32.0 on the line above
     Starting vLLM server on http://0.0.0.0:8080                               up to 0.17.0 "vLLM API server"
+    Using V2 Model Runner                                                     since 0.16.0
+    Model Runner V2 does not yet support LoRA; using the V1 model runner ...  since 0.23.0; 0.22.0 "Model runner v2"
+    Model Runner V2 requires Triton; using the V1 model runner instead.       likewise
+    Defaulting to V1 model runner on ROCm for model architectures: ...        0.29.0 to 0.31.0
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from specdec_exporter.predictor.log.events import KVCache, PhaseName, StartPhase
+from specdec_exporter.predictor.log.events import KVCache, ModelRunner, PhaseName, StartPhase
 from specdec_exporter.predictor.log.message import Message
 
 _SECONDS: Final = r"(?P<seconds>\d{1,9}(?:\.\d{1,9})?)"
@@ -56,6 +60,11 @@ def _without_names(pattern: str) -> str:
 # These messages, as parts of a larger pattern.
 PHASE_BEGINS: Final = _without_names(rf"(?:{_TAG.pattern})?(?:{'|'.join(_PATTERNS.values())})")
 KV_CACHE_BEGINS: Final = _without_names(_KV_CACHE.pattern)
+_SECOND_RUNNER: Final = "Using V2 Model Runner"
+RUNNER_BEGINS: Final = (
+    rf"{_SECOND_RUNNER}|Model [Rr]unner [Vv]2 (?:does not yet support .{{1,300}}|requires Triton); using the "
+    "|Defaulting to V1 model runner on "
+)
 
 
 def read_kv_cache(message: Message) -> KVCache | None:
@@ -69,6 +78,11 @@ def read_kv_cache(message: Message) -> KVCache | None:
         concurrency=None if many is None else float(many),
         **message.place,
     )
+
+
+def read_runner(message: Message) -> ModelRunner:
+    """Read which model runner is used."""
+    return ModelRunner(second=message.text.startswith(_SECOND_RUNNER), **message.place)
 
 
 def read_phase(message: Message) -> StartPhase | None:
