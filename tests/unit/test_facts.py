@@ -112,6 +112,7 @@ WITHOUT_ASYNC = {"ngram_without_async_scheduling"}
 TRUE_OF = {
     "0.25.1-ngram-k5": WITHOUT_ASYNC,
     "0.32.0-ngram-k5": WITHOUT_ASYNC,
+    "0.32.0-draft_model-disable-log-stats": {"statistics_disabled"},
     "0.32.0-synthetic": {"synthetic_acceptance"},
 }
 
