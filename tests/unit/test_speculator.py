@@ -42,14 +42,38 @@ def test_each_figure_is_that_of_the_source_that_is_named(
 
 def test_an_engine_that_says_it_does_not_draft_is_believed() -> None:
     off = EngineConfig(speculative=False)
-    assert speculator(off, Deployment(method="eagle3", num_speculative_tokens=3), 3) == Speculator()
+    assert speculator(off, Deployment(method="eagle3", num_speculative_tokens=3), 3) == Speculator(on=False)
     extracting = EngineConfig(speculative=False, method="extract_hidden_states", num_speculative_tokens=1)
     assert speculator(extracting, Deployment(), 3).num_speculative_tokens == 1
 
 
+OFF, ON, SILENT = EngineConfig(speculative=False), EngineConfig(speculative=True), EngineConfig()
+
+
+@pytest.mark.parametrize(
+    ("said", "written", "positions", "is_on"),
+    [
+        (None, {}, 0, None),
+        (None, {"model": "org/eagle3-speculator", "max_num_seqs": 8}, 0, None),
+        (None, {"speculative_config": {"method": "mtp"}}, 0, True),
+        (None, {"spec_tokens": 3}, 0, True),
+        (None, {"speculative_config": {"method": "extract_hidden_states", "num_speculative_tokens": 1}}, 1, False),
+        (None, {"model": "m"}, 3, True),
+        (OFF, {"spec_method": "ngram"}, 3, False),
+        (ON, {"model": "m"}, 0, True),
+        (SILENT, {"model": "m"}, 0, None),
+        (SILENT, {"spec_method": "ngram"}, 0, True),
+    ],
+)
+def test_what_nobody_told_is_not_known_and_never_off(
+    said: EngineConfig | None, written: dict[str, object], positions: int, is_on: bool | None
+) -> None:
+    assert speculator(said, of_arguments(written), positions).on is is_on
+
+
 @pytest.mark.parametrize("positions", [bounds.POSITIONS, 500])
 def test_a_curve_that_may_be_cut_tells_no_k(positions: int) -> None:
-    assert speculator(None, Deployment(), positions) == Speculator()
+    assert speculator(None, Deployment(), positions) == Speculator(on=True)
     assert speculator(None, Deployment(num_speculative_tokens=100), positions).num_speculative_tokens == 100
 
 

@@ -29,7 +29,7 @@ from specdec_exporter.predictor.log.events import (
 )
 from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import Start
-from specdec_exporter.predictor.versions import NOT_SPECULATIVE, KnownPitfall, WarningCount, warning_counts
+from specdec_exporter.predictor.versions import KnownPitfall, WarningCount, warning_counts
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
@@ -156,11 +156,10 @@ class LogStory:
         config, said = self._latest.account.config, self._speculator()
         judged = any(account.windows for account in self._accounts.values())
         known = self._evidence(None).known()
-        is_on = True if self._latest.account.windows and self._is_on() is None else self._is_on()
         shown = {
             "model": config.model if config else None,
             "draft_model": said.draft_model,
-            "speculative": is_on,
+            "speculative": self._is_on(),
             "drafting": True if judged else None,
         }
         return msgspec.structs.replace(known, **{field: value for field, value in shown.items() if value is not None})
@@ -208,14 +207,9 @@ class LogStory:
         )
 
     def _is_on(self) -> bool | None:
-        """Whether speculation is configured at the log's end; ``None`` if not known.
-
-        Arguments without it do not tell: a checkpoint may bring its own draft model.
-        """
-        if (config := self._latest.account.config) is not None:
-            return config.speculative is not False
-        given = self._latest.start.given
-        return False if given.method in NOT_SPECULATIVE else given.speculative or None
+        """Whether speculation is on at the log's end; ``None`` if not known. Old lines have no positions."""
+        is_on = self._speculator().on
+        return True if is_on is None and self._latest.account.windows else is_on
 
     def _state(self) -> StateName:
         """Return what a log without spec-decode lines shows of the predictor; "unreachable" if nothing."""
@@ -260,8 +254,7 @@ def _about(account: Account, evidence: Evidence) -> Evidence:
 
 def _speculates(account: Account) -> bool:
     """Whether the windows are of drafts. ``extract_hidden_states`` prints lines too, but drafts nothing."""
-    off = account.config is not None and account.config.speculative is False
-    return not off and account.speculator.method not in NOT_SPECULATIVE
+    return account.speculator.on is not False
 
 
 def _sum_figures(accounts: Sequence[Account]) -> Figures | None:

@@ -30,8 +30,8 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def speculative(self) -> bool | None:
-        """Whether the engine is configured to speculate; ``None`` without an engine-init line."""
-        return self.config.speculative is True if self.config else None
+        """Whether the server is configured to speculate; ``None`` if its start does not tell."""
+        return self.deployment.speculative
 
     def speculator(self, positions: int = 0) -> Speculator:
         """What drafts; ``positions`` of a curve, 0 without one."""

@@ -205,7 +205,7 @@ def _activity(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, b
 
 
 def _speculates(configured: bool | None, tracks: Iterable[EngineTrack]) -> bool:
-    """Whether speculation is on by the log's init line; without it, whether metrics prove it."""
+    """Whether speculation is on by the start in the log; if that does not tell, whether metrics prove it."""
     return any(_drafts(track.snapshot) for track in tracks) if configured is None else configured
 
 
@@ -229,8 +229,7 @@ def log_engines_of(state: PredictorState) -> list[tuple[str, EngineLogTotals]]:
     Engines that only the metrics name have zeros, unless speculation is off: a counter that stays at zero means that
     drafts are missing.
     """
-    config = state.running.config
-    if state.reader is None or (config is not None and config.speculative is False):
+    if state.reader is None or state.running.speculative is False:
         return []
     silent = () if state_name(state) == "speculation_off" else state.engine_names
     return sorted({**{engine: EngineLogTotals() for engine in silent}, **state.log.engines}.items())

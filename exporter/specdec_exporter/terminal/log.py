@@ -71,7 +71,7 @@ def describe_config(config: EngineConfig, said: Speculator) -> str:
     words = [f"vLLM {config.vllm_version or 'of unknown version'}{engine}"]
     if config.served_model_name or config.model:
         words.append(f"model {config.served_model_name or config.model}")
-    if config.speculative is False:
+    if said.on is False:
         words.append("speculation off")
     words += _drafter(said)
     words += [f"k = {said.num_speculative_tokens}"] if said.num_speculative_tokens else []

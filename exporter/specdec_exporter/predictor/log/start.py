@@ -125,12 +125,12 @@ class Start(msgspec.Struct, frozen=True):
         deployment = msgspec.structs.replace(
             of_arguments({**given, **used}), arguments=frozenset(given), second_runner=self.second_runner
         )
-        if config is None:
-            return deployment if given else msgspec.structs.replace(deployment, speculative=None)
         said = self.speculator()
+        if config is None:
+            return msgspec.structs.replace(deployment, speculative=said.on)
         return msgspec.structs.replace(
             deployment,
-            speculative=config.speculative is True,
+            speculative=said.on,
             method=said.method,
             draft_model=said.draft_model,
             num_speculative_tokens=said.num_speculative_tokens,
