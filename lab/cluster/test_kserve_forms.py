@@ -19,8 +19,8 @@ from cluster.predictors import pod_of
 from deploy.kustomize import component, variables
 from deploy.manifests import KUBERNETES
 from report import Transcript
-from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.failures import known_cause
+from specdec_exporter.predictor.servercommand import read_command
 from support.processes import said
 
 DEPLOYMENTS = "apps/v1/deployments"

@@ -14,9 +14,9 @@ from prometheus_client.samples import Sample
 from specdec_exporter.commands.analyze import analyze
 from specdec_exporter.commands.check import check
 from specdec_exporter.config import PredictorSettings
-from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.events import EngineConfig
+from specdec_exporter.predictor.servercommand import read_command
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence

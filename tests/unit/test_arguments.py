@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from specdec_exporter import bounds
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.arguments import ServerCommand, read_command, read_words
+from specdec_exporter.predictor.arguments import ServerCommand, read_words
 from specdec_exporter.predictor.facts.deployment import ARGUMENT_TYPES, KEPT_ARGUMENTS
+from specdec_exporter.predictor.servercommand import read_command
+from specdec_exporter.predictor.versions import canonical_method
+from support.builders import FIXTURES
 
 EAGLE = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3}
 SPELLINGS = [
@@ -67,6 +70,126 @@ def test_an_argument_has_vllms_name_and_type(words: str, name: str, value: Any) 
     assert read_command(words).arguments[name] == value
 
 
+RECIPES = [json.loads(line) for line in (FIXTURES / "commands.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe["source"])
+def test_commands_of_vllms_recipes_and_pages_are_read(recipe: dict[str, Any]) -> None:
+    command = read_command(recipe["command"])
+    found = command.deployment()
+    method = canonical_method(found.method) if found.method else None
+    assert (method, found.draft_model, found.num_speculative_tokens) == tuple(
+        recipe[key] for key in ("method", "draft_model", "k")
+    )
+    assert found.speculative is (method != "extract_hidden_states")
+    assert (command.problems, command.ignored, command.unread) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("words", "speculative", "method", "k"),
+    [
+        ("--spec-method dspark --spec-model D --spec-tokens 7", True, "dspark", 7),
+        ("--spec_method=ngram --spec-tok 3", True, "ngram", 3),
+        ("--spec-tokens 3", True, None, 3),
+        ("""--spec-method ngram -sc '{"num_speculative_tokens": "2"}'""", True, "ngram", 2),
+        ("""--speculative '{"method": "mtp", "num-speculative-tokens": 2}'""", True, "mtp", 2),
+        ("""--speculative-config '{"method": "$METHOD", "num_speculative_tokens": 2}'""", True, None, 2),
+        ("--spec-method extract_hidden_states --spec-tokens 1", False, "extract_hidden_states", 1),
+        ("--max-num-seqs 8", False, None, None),
+        ("-sc nonsense", None, None, None),
+        ("-sc $CONFIG", None, None, None),
+        ("--spec-m ngram", None, None, None),  # begins two names: vLLM refuses it
+        ("--spec-decoder x", None, None, None),
+        ("$MORE", None, None, None),
+        ('"$@"', None, None, None),
+        ("{{ .Values.arguments }}", None, None, None),
+        ("--config more.yaml", None, None, None),
+        ("--config more.yaml --spec-method mtp --spec-tokens 1", True, "mtp", 1),
+        ("--config=more.yaml", False, None, None),
+    ],
+)
+def test_speculation_is_on_or_off_or_not_known(
+    words: str, speculative: bool | None, method: str | None, k: int | None
+) -> None:
+    found = read_command(f"vllm serve m {words}").deployment()
+    assert (found.speculative, found.method, found.num_speculative_tokens) == (speculative, method, k)
+
+
+@pytest.mark.parametrize(
+    "command", ["vllm serve org/llama-speculator.eagle3", "vllm serve $ARGUMENTS", "python3 start.py --model m"]
+)
+def test_a_command_that_may_speculate_without_saying_so_is_not_known(command: str) -> None:
+    assert read_command(command).deployment().speculative is None
+
+
+@pytest.mark.parametrize(
+    ("flag", "key"), [("method", "method"), ("model", "model"), ("tokens", "num_speculative_tokens")]
+)
+def test_both_spellings_of_a_key_are_refused_in_vllms_words(flag: str, key: str) -> None:
+    (problem,) = read_command(f"""vllm serve m --spec-{flag} 3 -sc '{{"{key}": 3}}'""").problems
+    assert problem == f"--spec-{flag} and --speculative-config['{key}'] are mutually exclusive"
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored"),
+    [
+        ("--config=more.yaml", "vLLM never reads the file of --config=FILE: write --config FILE, as two words"),
+        (
+            """--speculative-config '{"method": "mtp"}' --speculative-config.num_speculative_tokens 2""",
+            "--speculative-config.num_speculative_tokens replaces all that --speculative-config itself gives",
+        ),
+    ],
+)
+def test_what_vllm_passes_over_in_silence_is_said(words: str, ignored: str) -> None:
+    assert read_command(f"vllm serve m {words}").ignored == (ignored,)
+
+
+CONFIG_FILE = {
+    "model": "of-file",
+    "speculative_config": {"method": "mtp", "num_speculative_tokens": 1},
+    "enforce-eager": True,
+    "enable-lora": False,
+    "served_model_name": ["a", "b"],
+    "max_num_seqs": 8,
+    "dtype": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("vllm serve --config c.yaml", ("of-file", "mtp", 1, 8)),
+        ("vllm serve m --config c.yaml --max-num-seqs 4", ("m", "mtp", 1, 4)),
+        ("vllm serve --config c.yaml m", ("m", "mtp", 1, 8)),
+        ("""vllm serve m --config c.yml -sc '{"method": "ngram"}'""", ("m", "ngram", None, 8)),
+        ("vllm serve m --config c.yaml --speculative-config.method ngram", ("m", "ngram", None, 8)),
+    ],
+)
+def test_a_config_files_arguments_come_before_those_of_the_command(
+    command: str, expected: tuple[str, str, int | None, int]
+) -> None:
+    found = read_command(command, lambda _: CONFIG_FILE)
+    deployment = found.deployment()
+    assert (
+        deployment.model,
+        deployment.method,
+        deployment.num_speculative_tokens,
+        deployment.max_num_seqs,
+    ) == expected
+    assert (deployment.enforce_eager, deployment.enable_lora, found.unread) == (True, False, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("--config a.yaml --config b.yaml", "--config is given twice: vLLM reads one file"),
+        ("--config a.json", "--config: vLLM reads only a file whose name ends in .yaml or .yml"),
+    ],
+)
+def test_a_config_file_that_vllm_refuses_is_a_problem(words: str, problem: str) -> None:
+    assert read_command(f"vllm serve m {words}").problems == (problem,)
+
+
 def test_a_secret_is_not_kept() -> None:
     found = read_command("vllm serve m --api-key s3cret --hf-token=s3cret --served-model-name s3cret s3cret")
     assert {"api_key", "hf_token", "served_model_name"} <= found.arguments.keys()
@@ -111,7 +234,7 @@ def test_the_command_of_a_script_is_found() -> None:
 def test_a_value_that_depends_on_something_unknown_is_no_fault() -> None:
     found = read_command("""vllm serve m -tp $N -sc '{"num_speculative_tokens": {{ .k }}}' --config more.yaml""")
     assert found.problems == ()
-    assert found.unread == ("tensor_parallel_size", "speculative_config", "config")
+    assert found.unread == ("config", "tensor_parallel_size", "speculative_config")
 
 
 def test_the_environment_and_the_image_tell_more() -> None:
@@ -127,6 +250,12 @@ def test_the_environment_and_the_image_tell_more() -> None:
         ("vllm serve 'm", "No closing quotation"),
         ("", "expected `vllm serve MODEL ...`"),
         ("python3 train.py", "expected `vllm serve MODEL ...`"),
+        ("ls -la", "expected `vllm serve MODEL ...`"),
+        ("vllm bench serve --model m", "expected `vllm serve MODEL ...`"),
+        ("python3 -m sglang.launch_server --model m --tp 8", "expected `vllm serve MODEL ...`"),
+        ("sglang serve --model m", "expected `vllm serve MODEL ...`"),
+        ("llama-server --model m", "expected `vllm serve MODEL ...`"),
+        ("docker compose up -d", "expected `vllm serve MODEL ...`"),
         ("x" * (bounds.COMMAND_CHARACTERS + 1), "expected at most 131072 characters"),
     ],
 )

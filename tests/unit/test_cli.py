@@ -196,7 +196,7 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
         ("analyze --responses /etc/passwd", 2),
         (f"analyze {LOG}", 0),
         ("analyze /nowhere", 1),
-        ("doctor --args=vllm", 2),
+        ("doctor --args=--port", 2),
         ("doctor --manifest=/nowhere", 1),
         ("baseline show /nowhere", 1),
         ("baseline check /nowhere", 1),

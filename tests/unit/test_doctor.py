@@ -76,12 +76,55 @@ async def test_bad_json_fails() -> None:
     assert code == 1
     (fault,) = told(found, "FAIL")
     assert "--speculative-config is not a JSON object: Expecting value: line 1 column 12" in fault
-    assert "Speculation" not in found["looked_at"]
+    assert found["looked_at"]["Speculation"] == "not known"
 
 
 async def test_a_release_that_nobody_knows_is_a_warning() -> None:
     code, (found,) = await report(arguments=NGRAM)
     assert (code, found["level"], told(found, "WARN")) == (2, "WARN", ["not known"])
+
+
+@pytest.mark.parametrize(
+    "words", ["--config nowhere.yaml", "-sc $CONFIG", "$MORE", "--spec-decoder x", "-sc '{\"method\": '"]
+)
+async def test_what_was_not_read_is_not_known_and_never_a_pass(words: str) -> None:
+    code, (found,) = await report(arguments=f"vllm serve m {words}", release=(0, 33, 0))
+    assert code != 0
+    assert "not known: what was read does not tell whether it is on" in told(found, "WARN")
+    assert found["looked_at"]["Speculation"] == "not known"
+
+
+async def test_the_engines_word_beats_what_was_not_read() -> None:
+    log = str(CAPTURES / "0.32.0-eagle3-k2-dummy" / "server.log")
+    _, (found,) = await report(arguments="vllm serve --config nowhere.yaml", log_paths=(log,))
+    assert found["looked_at"]["Speculation"].startswith("eagle3, k = 2")
+
+
+async def test_a_config_file_on_this_machine_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text("model: m\nspeculative-config: {method: ngram, num_speculative_tokens: 4}\n")
+    _, (found,) = await report(arguments=f"vllm serve --config {path}", release=(0, 33, 0))
+    assert found["looked_at"]["Speculation"] == "ngram, k = 4"
+    path.write_text("- m\n")
+    with pytest.raises(ConfigError, match="expected arguments by their names"):
+        await report(arguments=f"vllm serve --config {path}")
+
+
+async def test_a_server_without_statistics_is_a_warning_in_arguments_and_log(tmp_path: Path) -> None:
+    _, (found,) = await report(arguments=f"{NGRAM} --disable-log-stats", release=(0, 33, 0))
+    assert told(found, "WARN") == ["statistics_disabled"]
+    line = "(APIServer pid=1) INFO 08-06 20:48:31 [api_utils.py:273] non-default args: "
+    (tmp_path / "log").write_text(f"{line}{{'model': 'm', 'disable_log_stats': True}}\n")
+    _, (found,) = await report(log_paths=(str(tmp_path / "log"),))
+    assert "statistics_disabled" in told(found, "WARN")
+    _, text = running.commanded("analyze", str(tmp_path / "log"))
+    assert "--disable-log-stats" in text
+
+
+async def test_arguments_that_no_fact_knows_are_named() -> None:
+    _, (found,) = await report(arguments=f"{NGRAM} --frobnicate --port 80", release=(0, 33, 0))
+    assert found["not_checked"][0] == "arguments that no fact is about: --frobnicate, --port"
+    assert "only traffic shows it" in found["not_checked"][-1]
 
 
 REFUSED = [
@@ -107,9 +150,7 @@ async def test_doctor_neither_fails_nor_clears_what_vllm_checks_itself(
     _, (found,) = await report(arguments=f"vllm serve m {more} -sc '{given}'", release=parse_release(release))
     assert told(found, "FAIL") == []
     assert told(found, "WARN") == (["lossy_acceptance"] if "fly_window_size" in config else [])
-    facts = [each["found"] for each in found["findings"] if each["subject"] == "Facts"]
-    assert all(each.endswith("vLLM checks the arguments itself at its start; doctor does not") for each in facts)
-    assert bool(facts) == (found["level"] == "PASS")
+    assert any("it checks them itself at its start" in words for words in found["not_checked"])
     notes = {each["code"] for each in found["notes"]}
     assert ("adaptive_verification" in notes) == config.get("enable_adaptive_verification", False)
 
@@ -294,9 +335,10 @@ def test_a_manifest_comes_from_stdin() -> None:
     ("arguments", "words"),
     [
         ([], "at least one of --args, --manifest, --predictor.log-path and URL"),
-        (["--args", "m", "--manifest", "f"], "exclude each other"),
+        (["--args", "--model m", "--manifest", "f"], "exclude each other"),
         (["--manifest", "-", "--predictor.log-path", "-"], "only one of them"),
-        (["--args", "m", "--release", "latest"], "expected a release such as 0.32.0"),
+        (["--args", "--model m", "--release", "latest"], "expected a release such as 0.32.0"),
+        (["--args", "ls -la"], "expected `vllm serve MODEL ...`"),
     ],
 )
 def test_bad_usage_is_named(arguments: list[str], words: str) -> None:

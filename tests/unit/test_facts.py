@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from specdec_exporter.doctor.diagnosis import known_facts
 from specdec_exporter.inspection.logstory import LogStory
-from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import Fact, pitfalls_of
 from specdec_exporter.predictor.log.events import EngineConfig, EngineStats, SpecDecoding
+from specdec_exporter.predictor.servercommand import read_command
 from specdec_exporter.predictor.versions import parse_release
 from specdec_exporter.state.observing import observe_event, observe_snapshot, observe_version
 from specdec_exporter.state.record import PredictorState
@@ -112,8 +112,8 @@ STARTS = sorted([*FIXTURES.glob("captures/*/server.log"), *FIXTURES.glob("starts
 WITHOUT_ASYNC = {"ngram_without_async_scheduling"}
 TRUE_OF = {
     "0.25.1-ngram-k5": WITHOUT_ASYNC,
-    "0.32.0-draft_model-disable-log-stats": {"statistics_disabled"},
     "0.32.0-ngram-k5": WITHOUT_ASYNC,
+    "0.32.0-draft_model-disable-log-stats": {"statistics_disabled"},
     "0.32.0-synthetic": {"synthetic_acceptance"},
 }
 

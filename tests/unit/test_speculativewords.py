@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from specdec_exporter.predictor.arguments import read_command
 from specdec_exporter.predictor.facts.deployment import Deployment, of_arguments
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.facts.speculativewords import misfits
+from specdec_exporter.predictor.servercommand import read_command
 from specdec_exporter.predictor.versions import parse_release
 from support.builders import CAPTURES
 

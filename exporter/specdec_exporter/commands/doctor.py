@@ -26,9 +26,22 @@ def _release(text: str) -> Release:
     return release
 
 
+def _server_command(text: str) -> str:
+    from specdec_exporter.predictor.servercommand import read_command
+
+    read_command(text)
+    return text
+
+
 @click.command("doctor")
 @click.argument("url", required=False)
-@click.option("--args", "arguments", metavar="TEXT", help="vLLM's command, or only its arguments, in quotes.")
+@click.option(
+    "--args",
+    "arguments",
+    metavar="TEXT",
+    type=Checked("command", _server_command),
+    help="vLLM's command, or only its arguments, in quotes.",
+)
 @click.option("--manifest", metavar="FILE|-", help="A Kubernetes manifest that starts vLLM, instead of --args.")
 @log_path_flag
 @click.option(

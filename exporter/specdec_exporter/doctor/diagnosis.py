@@ -15,13 +15,15 @@ import msgspec
 
 from specdec_exporter.inspection.examination import Examination, LogReading, failed_starts, pitfall_finding
 from specdec_exporter.predictor.arguments import ServerCommand
-from specdec_exporter.predictor.facts.deployment import Deployment
+from specdec_exporter.predictor.facts.deployment import KNOWN_ARGUMENTS, Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
 from specdec_exporter.predictor.facts.speculativewords import misfits
 from specdec_exporter.predictor.versions import WARNINGS, canonical_method
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
+_IGNORED_ACTION: Final = "vLLM says nothing about it: write what you mean."
+_MOST_NAMES: Final = 12
 Stage = Literal["before", "log", "running"]
 # What the stages must agree on -> its name.
 _SAME: Final[Mapping[str, str]] = {
@@ -57,12 +59,16 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``doctor`` tells. ``findings`` are worst first, ``notes`` ask for nothing."""
+    """What ``doctor`` tells. ``findings`` are worst first, ``notes`` ask for nothing.
+
+    ``not_checked``: in words, what the verdict does not cover.
+    """
 
     level: Level
     looked_at: dict[str, str]
     findings: tuple[Diagnosis, ...]
     notes: tuple[Diagnosis, ...]
+    not_checked: tuple[str, ...]
 
 
 def known_facts() -> tuple[Fact, ...]:
@@ -80,8 +86,14 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
     told += _differences(observed, known)
     told += _facts(observed, known)
     findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
+    if known[-1].speculative is None:
+        action = "Give the log from the server's start, or its URL: there the engine says whether it speculates."
+        words = "not known: what was read does not tell whether it is on"
+        findings.append(
+            Diagnosis(stage=observed[-1].stage, level="WARN", subject="Speculation", found=words, action=action)
+        )
     if all(finding.level == "PASS" for finding in findings):
-        words = f"none of {len(known_facts())} warns. vLLM checks the arguments itself at its start; doctor does not"
+        words = f"none of {len(known_facts())} warns"
         findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=words))
     findings.sort(key=lambda finding: LEVELS.index(finding.level), reverse=True)
     return Report(
@@ -89,15 +101,27 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
         looked_at={**_in_words(known[-1]), **looked_at},
         findings=tuple(findings),
         notes=tuple(finding for finding in told if finding not in findings),
+        not_checked=tuple(_not_checked(observed, known[-1])),
     )
+
+
+def _not_checked(observed: Sequence[Observed], known: Deployment) -> Iterator[str]:
+    stages = {stage.stage for stage in observed}
+    if unknown := sorted(known.arguments - KNOWN_ARGUMENTS):
+        more = f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
+        flags = [f"--{name.replace('_', '-')}" for name in unknown[:_MOST_NAMES]]
+        yield f"arguments that no fact is about: {', '.join(flags)}{more}"
+    if "log" not in stages and "running" not in stages:
+        yield "whether vLLM accepts the arguments, and what it makes of them: it checks them itself at its start"
+    if "running" not in stages:
+        yield "whether drafts are accepted: only traffic shows it"
 
 
 def of_command(command: ServerCommand, deployment: Deployment, findings: Sequence[Finding] = ()) -> Observed:
     """Return what arguments show. ``deployment``: theirs, with what else is known before the start."""
     action = "vLLM refuses to start with it: mend the argument."
     unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
-    if "speculative_config" in command.arguments and command.arguments["speculative_config"] is None:
-        deployment = msgspec.structs.replace(deployment, speculative=None)
+    unreadable += [Finding("WARN", "Arguments", words, _IGNORED_ACTION) for words in command.ignored]
     unfit = (Finding("FAIL" if refused else "WARN", "Arguments", *said) for *said, refused in misfits(deployment))
     told = tuple(_found("before", finding) for finding in (*unreadable, *unfit, *findings))
     return Observed(stage="before", deployment=deployment, findings=told)
@@ -214,8 +238,8 @@ def _in_words(deployment: Deployment) -> dict[str, str]:
         k = deployment.num_speculative_tokens
         parts = (deployment.method or "method not given", None if k is None else f"k = {k}", deployment.draft_model)
         words["Speculation"] = ", ".join(filter(None, parts))
-    elif deployment.speculative is False:
-        words["Speculation"] = "off"
+    else:
+        words["Speculation"] = "not known" if deployment.speculative is None else "off"
     return words
 
 

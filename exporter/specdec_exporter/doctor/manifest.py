@@ -15,11 +15,10 @@ import msgspec
 
 from specdec_exporter.bounds import COMMAND_CHARACTERS, MANIFEST_DOCUMENTS, MANIFEST_LEVELS
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.arguments import (
-    ServerCommand,
+from specdec_exporter.predictor.arguments import ServerCommand, read_words
+from specdec_exporter.predictor.servercommand import (
     environment_of,
     read_command,
-    read_words,
     release_of_image,
     server_words,
     split_commands,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,14 +17,15 @@ from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.inspection.examination import examine
 from specdec_exporter.inspection.livecheck import Window, observe, read_log
-from specdec_exporter.predictor.arguments import ServerCommand, read_command
+from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
+from specdec_exporter.predictor.servercommand import read_command
 from specdec_exporter.predictor.versions import Release
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.report import status_of
 from specdec_exporter.state.view import evidence_of
-from specdec_exporter.yamlfile import MAX_BYTES, read_bytes
+from specdec_exporter.yamlfile import MAX_BYTES, read_bytes, read_yaml
 
 _TIMEOUT_SECONDS = 5.0  # for each request
 
@@ -51,12 +54,22 @@ async def reports(given: Given) -> list[Report]:
 
 def _servers(given: Given) -> tuple[Server, ...]:
     if given.arguments is not None:
-        return (Server(name="", command=read_command(given.arguments)),)
+        return (Server(name="", command=read_command(given.arguments, _config_file)),)
     if given.manifest is None:
         return ()
     if given.manifest == "-":
         return read_manifest(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
     return read_manifest(read_bytes(given.manifest, ConfigError), given.manifest)
+
+
+def _config_file(path: str) -> Mapping[Any, Any] | None:
+    """Return the arguments in the file of ``--config``; ``None`` if it is not here. Raises ConfigError for no YAML."""
+    if not Path(path).is_file():
+        return None
+    settings = read_yaml(path, ConfigError)
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(f"{path}: expected arguments by their names, found no mapping")
+    return settings or {}
 
 
 async def _seen(given: Given) -> list[Observed]:

@@ -1,27 +1,31 @@
-"""vLLM's command line: text in, arguments by their names out. Pure; nothing is run.
+"""The arguments of vLLM's server: words in, arguments by their names out. Pure.
 
-``compare`` reads the command of a baseline with it, ``doctor`` what a person gives it. Of a shell's language it knows
-words, quotes and comments. A value that depends on a variable is not known.
-
-The spellings are those of vLLM's own parser (``utils/argparse_utils.py``, read in 0.32.0): ``--a-b`` and ``--a_b``,
-``--a=b``, short names, ``--no-x`` for a switch, JSON, and single keys of JSON: ``--speculative-config.method eagle3``.
-These replace a JSON value of the same argument.
+The spellings are those of vLLM's own parser (``utils/argparse_utils.py``, read in 0.33.0): ``--a-b`` and ``--a_b``,
+``--a=b``, short names, beginnings of names, ``--no-x`` for a switch, JSON, and single keys of JSON:
+``--speculative-config.method eagle3``. These replace a JSON value of the same argument. The arguments in the file of
+``--config FILE`` come before those of the command.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from specdec_exporter.bounds import COMMAND_CHARACTERS
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.facts.deployment import ARGUMENT_TYPES, KEPT_ARGUMENTS, Deployment, of_arguments
-from specdec_exporter.predictor.versions import Release, parse_release
+from specdec_exporter.predictor.facts.deployment import (
+    ARGUMENT_TYPES,
+    KEPT_ARGUMENTS,
+    KNOWN_ARGUMENTS,
+    Deployment,
+    given_twice,
+    of_arguments,
+)
+from specdec_exporter.predictor.versions import Release
 
 _SHORT: Final = {
     "tp": "tensor_parallel_size",
@@ -44,24 +48,33 @@ _FACTORS: Final[dict[str, int]] = {"": 1} | {
     for base, letters in ((1000, "kmgt"), (1024, "KMGT"))
     for power, letter in enumerate(letters, start=1)
 }
-_UNKNOWN: Final = re.compile(r"\$\{?\w|\$\(|\{\{")  # a variable or a template that nobody filled in
-_IMAGE: Final = re.compile(r"(?:[\w.:-]+/)*(?:vllm/[\w.-]+|vllm-openai[\w.-]*):v?(?P<tag>[\w.-]+)(?:@\S*)?", re.ASCII)
-_PROGRAM: Final = re.compile(r"(?:.*/)?(?:python[\d.]*|(?:ba|da)?sh|docker|podman|kubectl|uv|torchrun|.*\.(?:sh|py))")
+_UNKNOWN: Final = re.compile(r"\$[\w{(@*]|`|\{\{")  # a variable or a template that nobody filled in
+# Arguments are read by any beginning that no other has. Those of older releases are known by their whole names only.
+_ABBREVIATED: Final = KNOWN_ARGUMENTS - {
+    *("speculative_model", "speculative_model_quantization", "num_speculative_tokens", "guided_decoding_backend"),
+}
+# Words that nobody could read, each of which may ask for speculation.
+ANY_ARGUMENTS: Final = "arguments"
+_CONFIG_FILE: Final = "config"
+_CONFIG_ENDINGS: Final = (".yaml", ".yml")
 _MOST_KEYS: Final = 8  # inside each other
-_ENVIRONMENT: Final = frozenset({"VLLM_USE_V1", "VLLM_USE_V2_MODEL_RUNNER"})
-_ENDS: Final = frozenset(";&|\n")  # of a command
+
+# Returns the settings in the file of ``--config``, or ``None`` if it cannot be read here.
+ConfigFile = Callable[[str], Mapping[Any, Any] | None]
 
 
 class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     """What a command gives vLLM. Values are kept of :data:`KEPT_ARGUMENTS` only, of all others the names.
 
-    ``problems``: in words, why vLLM cannot read an argument. ``unread``: arguments whose values depend on a variable or
-    a template, or stand in a file (``config``). ``image_release``: by the tag of vLLM's image.
+    ``problems``: in words, why vLLM cannot read an argument. ``ignored``: in words, what it passes over in silence.
+    ``unread``: arguments whose values depend on a variable or a template, or stand in a file (``config``).
+    ``image_release``: by the tag of vLLM's image.
     """
 
     arguments: dict[str, Any] = {}
     environment: dict[str, str] = {}
     problems: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     image_release: Release | None = None
 
@@ -69,89 +82,38 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
         """Return what it says of the deployment."""
         engine = {"0": "v0", "1": "v1"}.get(self.environment.get("VLLM_USE_V1", ""))
         second_runner = {"0": False, "1": True}.get(self.environment.get("VLLM_USE_V2_MODEL_RUNNER", ""))
+        deployment = of_arguments(self.arguments)
+        hidden = not deployment.speculative and bool({ANY_ARGUMENTS, _CONFIG_FILE}.intersection(self.unread))
         return msgspec.structs.replace(
-            of_arguments(self.arguments),
+            deployment,
+            speculative=None if hidden else deployment.speculative,
             release=self.image_release,
             engine_generation=engine,
             second_runner=second_runner,
         )
 
 
-def read_command(text: str) -> ServerCommand:
-    """Read a command, a script that has one, or only arguments.
-
-    Raises ConfigError if no part of it can be arguments of vLLM, for an open quotation, and for a text that is too
-    long.
-    """
-    commands = list(split_commands(text))
-    environment = environment_of(word for words in commands for word in words)
-    for words in commands:
-        if (found := server_words(words)) is not None:
-            return read_words(found, environment, image_release=release_of_image(words))
-    first = commands[0] if commands else []
-    if first and _PROGRAM.fullmatch(first[0]):
-        first = first[next((index for index, word in enumerate(first) if _is_option(word)), len(first)) :]
-    if not first:
-        raise ConfigError("the command: expected `vllm serve MODEL ...`, or arguments of it, found neither")
-    return read_words(first, environment)
-
-
-def split_commands(text: str) -> Iterator[list[str]]:
-    """Yield the commands of a text as words. Raises ConfigError for an open quotation and a text that is too long."""
-    if len(text) > COMMAND_CHARACTERS:
-        raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found {len(text)}")
-    reader = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="".join(_ENDS))
-    reader.whitespace = " \t\r"
-    reader.whitespace_split = True
-    words: list[str] = []
-    try:
-        for word in reader:
-            if not word or not _ENDS.issuperset(word):
-                words.append(word)
-            elif words:
-                yield words
-                words = []
-    except ValueError as error:
-        raise ConfigError(f"the command: {error}") from error
-    if words:
-        yield words
-
-
-def environment_of(assignments: Iterable[str]) -> dict[str, str]:
-    """Return the variables that vLLM reads, of words such as ``VLLM_USE_V1=0``."""
-    pairs = (word.partition("=") for word in assignments)
-    return {name: value for name, _, value in pairs if name in _ENVIRONMENT}
-
-
-def server_words(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the arguments of the vLLM server that a command starts; ``None`` if it starts none."""
-    for index, word in enumerate(words):
-        before = words[index - 1].rpartition("/")[2] if index else ""
-        if word == "serve" and before in ("vllm", "vllm.entrypoints.cli.main"):
-            return words[index + 1 :]
-        if re.search(r"vllm[./]entrypoints[./]\S*server(?:\.py)?$", word) or _IMAGE.fullmatch(word):
-            return words[index + 1 :]
-    return None
-
-
-def release_of_image(words: Iterable[str]) -> Release | None:
-    """Return the release that the tag of vLLM's own image names."""
-    tags = (image["tag"] for word in words if (image := _IMAGE.fullmatch(word)))
-    return next(filter(None, map(parse_release, tags)), None)
+def no_file(_: str) -> None:
+    """Read no file of ``--config``: it is another machine's."""
 
 
 def read_words(
-    words: Sequence[str], environment: dict[str, str] | None = None, *, image_release: Release | None = None
+    words: Sequence[str],
+    environment: dict[str, str] | None = None,
+    *,
+    image_release: Release | None = None,
+    config_file: ConfigFile = no_file,
 ) -> ServerCommand:
     """Read arguments that are separate words. Raises ConfigError if they are too long."""
     if sum(map(len, words)) > COMMAND_CHARACTERS:
         raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found more")
-    reader = _Reader()
+    reader = _Reader(config_file)
     reader.read(words)
     return ServerCommand(
         arguments=reader.arguments,
         environment=environment or {},
-        problems=tuple(reader.problems),
+        problems=(*reader.problems, *given_twice(reader.arguments)),
+        ignored=tuple(reader.ignored),
         unread=tuple(reader.unread),
         image_release=image_release,
     )
@@ -160,32 +122,61 @@ def read_words(
 class _Reader:
     """Arguments while they are being read."""
 
-    def __init__(self) -> None:
+    def __init__(self, config_file: ConfigFile) -> None:
         self.arguments: dict[str, Any] = {}
         self.problems: list[str] = []
+        self.ignored: list[str] = []
         self.unread: list[str] = []
         # Of JSON arguments, given one by one. vLLM does not join those under the short name and those under the long.
         self._keys: dict[tuple[str, bool], dict[str, Any]] = {}
+        self._config_file = config_file
 
     def read(self, words: Sequence[str]) -> None:
         rest = list(reversed(words))
         if words[:1] == ["serve"]:
             rest.pop()
+        files = [index for index, word in enumerate(words[:-1]) if word == f"--{_CONFIG_FILE}"]
+        if len(files) > 1:
+            self.problems.append("--config is given twice: vLLM reads one file")
+        for index in files[:1]:
+            self._file(words[index + 1])
+        model_of_file = self.arguments.pop("model", None)
+        self._words(rest)
+        if model_of_file is not None:
+            self.arguments.setdefault("model", model_of_file)
+        for (name, _), keys in self._keys.items():
+            if self.arguments.get(name):
+                flag = _flag(name)
+                self.ignored.append(f"{flag}.{next(iter(keys))} replaces all that {flag} itself gives")
+            self.arguments[name] = keys
+
+    def _words(self, rest: list[str]) -> None:
         while rest:
             word = rest.pop()
-            if _is_option(word):
+            if is_option(word):
                 self._option(word, rest)
-            else:
-                self.arguments.setdefault("model", word)
-        for (name, _), keys in self._keys.items():
-            self.arguments[name] = keys
+                continue
+            self.arguments.setdefault("model", word)
+            if _UNKNOWN.search(word):
+                self.unread.append(ANY_ARGUMENTS)
+
+    def _file(self, path: str) -> None:
+        """Read the arguments in a file, as vLLM does: each key is one, before those of the command."""
+        if _UNKNOWN.search(path):
+            self.unread.append(_CONFIG_FILE)
+        elif not path.endswith(_CONFIG_ENDINGS):
+            self.problems.append("--config: vLLM reads only a file whose name ends in .yaml or .yml")
+        elif (settings := self._config_file(path)) is None:
+            self.unread.append(_CONFIG_FILE)
+        else:
+            self._words(list(reversed(words_of(settings))))
 
     def _option(self, word: str, rest: list[str]) -> None:
         text, equals, value = word.partition("=")
         dashes = text.lstrip("-")
         head, *path = dashes.split(".")
         is_short = text == f"-{dashes}"
-        name = _SHORT.get(head, head) if is_short else head.replace("-", "_")
+        name = _SHORT.get(head, head) if is_short else _whole_name(head.replace("-", "_"))
         if name.startswith("no_") and name.removeprefix("no_") in ARGUMENT_TYPES:
             self.arguments[name.removeprefix("no_")] = False
             return
@@ -193,11 +184,11 @@ class _Reader:
             self._key((name, is_short), path, value if equals else rest.pop() if rest else "")
             return
         self.arguments[name] = self._value(name, value if equals else _following(name, rest))
-        if name not in KEPT_ARGUMENTS and not equals and not _is_switch(name):
-            while rest and not _is_option(rest[-1]):  # such as the second of several served names
+        if name not in {*KEPT_ARGUMENTS, _CONFIG_FILE} and not equals and not _is_switch(name):
+            while rest and not is_option(rest[-1]):  # such as the second of several served names
                 rest.pop()
-        if name == "config":
-            self.unread.append(name)
+        if name == _CONFIG_FILE and equals:
+            self.ignored.append("vLLM never reads the file of --config=FILE: write --config FILE, as two words")
 
     def _value(self, name: str, value: str) -> Any:
         """Return the value of an argument, if it is kept; ``None`` if it cannot be read."""
@@ -229,8 +220,10 @@ class _Reader:
         else:
             problem = "expected {...}"
         if isinstance(found, dict):
-            return found
-        self.problems.append(f"--{name.replace('_', '-')} is not a JSON object: {problem}")
+            unknown = {key for key, each in found.items() if isinstance(each, str) and _UNKNOWN.search(each)}
+            self.unread += [name] if unknown else []
+            return {key: None if key in unknown else each for key, each in found.items()}
+        self.problems.append(f"{_flag(name)} is not a JSON object: {problem}")
         return None
 
     def _key(self, argument: tuple[str, bool], path: list[str], value: str) -> None:
@@ -266,6 +259,41 @@ def _whole(value: str) -> int | None:
     return int(number) * _FACTORS[unit]
 
 
+def words_of(settings: Mapping[Any, Any]) -> list[str]:
+    """Return settings by name as the words that give them, as vLLM makes them of the file of ``--config``."""
+    words: list[str] = []
+    for key, value in settings.items():
+        if value is None:
+            continue
+        if value is False:
+            words.append(f"--no-{key}")  # before 0.28.0 vLLM passed over it
+        elif isinstance(value, Mapping | list):
+            words.append(f"--{key}={json.dumps(value)}")
+        else:
+            words.append(f"--{key}={'true' if value is True else value}")
+    return words
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _whole_name(name: str) -> str:
+    """Return the argument that a name begins, where only one does."""
+    if name in ARGUMENT_TYPES:
+        return name
+    names = [whole for whole in _ABBREVIATED if whole.startswith(name)]
+    return names[0] if len(names) == 1 else name
+
+
+def names_argument(word: str) -> bool:
+    """Whether a word is an option that vLLM's server has, of those whose values are kept."""
+    head = re.split(r"[.=]", word.lstrip("-"), maxsplit=1)[0]
+    if word.startswith("--"):
+        return head.replace("-", "_") in ARGUMENT_TYPES
+    return is_option(word) and head in _SHORT
+
+
 def _is_switch(name: str) -> bool:
     if name in ARGUMENT_TYPES:
         return ARGUMENT_TYPES[name] is bool
@@ -274,10 +302,11 @@ def _is_switch(name: str) -> bool:
 
 def _following(name: str, rest: list[str]) -> str:
     """Take the value of an argument from the words after it; a switch may stand alone."""
-    if not rest or _is_option(rest[-1]) or (_is_switch(name) and rest[-1].lower() not in ("true", "false")):
+    if not rest or is_option(rest[-1]) or (_is_switch(name) and rest[-1].lower() not in ("true", "false")):
         return "true"
     return rest.pop()
 
 
-def _is_option(word: str) -> bool:
+def is_option(word: str) -> bool:
+    """Whether a word is an option, and no number."""
     return len(word) > 1 and word.startswith("-") and _NUMBER.fullmatch(word) is None

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from specdec_exporter.errors import ConfigError
-from specdec_exporter.predictor.arguments import ServerCommand, read_command
+from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment, speculative_config_of
+from specdec_exporter.predictor.servercommand import read_command
 from specdec_exporter.predictor.versions import parse_release
 
 _SCHEDULE: Final = "num_speculative_tokens_per_batch_size"

@@ -35,6 +35,8 @@ def print_report(console: Console, report: Report) -> None:
         heading(console, "Good to know", table("", "", rows=notes, gap=1, numbers=False))
     console.print()
     print_summary(console, report.level, (finding.level for finding in report.findings))
+    for words in report.not_checked:
+        console.print(Text(plain(f"Not checked: {words}."), style="dim"))
 
 
 def _print(console: Console, finding: Diagnosis) -> None:

@@ -14,6 +14,9 @@ import msgspec
 
 from specdec_exporter.predictor.versions import LOSSY_REJECTION, NOT_SPECULATIVE, PROMPT_LOOKUP, SYNTHETIC, Release
 
+# Part of the names of checkpoints that bring their own draft: vLLM then speculates without any argument (since 0.10.1).
+_BRINGS_DRAFT: Final = "speculator"
+
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """One deployment. Arguments have vLLM's names; those of the draft begin with ``draft_``.
@@ -106,11 +109,13 @@ _ELSEWHERE: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     "adaptive_verification": [("speculative_config", "enable_adaptive_verification")],
 }
 _ARGUMENTS: Final = {field: _ELSEWHERE.get(field, [(field,)]) for field in _TYPES if field not in _OBSERVED}
-# Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.32.0) -> their keys there. It refuses both
-# spellings of one key.
+# Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.22.0 to 0.33.0) -> their keys there. It
+# refuses both spellings of one key.
 _SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
+# The arguments that facts speak of: of the last one, only its name.
+KNOWN_ARGUMENTS: Final = KEPT_ARGUMENTS | {"disable_log_stats"}
 # The keys that are kept of an argument that takes JSON. All of speculative_config are.
 KEPT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(path[1] for paths in _ARGUMENTS.values() for path in paths if len(path) > 1 and path[0] == name)
@@ -123,13 +128,19 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
 
     ``arguments``: by vLLM's names, with underscores; values are numbers, booleans, text, or mappings for arguments
     that take JSON. A value of another type than its field's is left out, as if it was not given.
+
+    ``speculative`` is ``None`` where an argument about it has no value that could be read, and for a model whose name
+    says that it may bring its own draft.
     """
+    config = speculative_config_of(arguments)
+    # Since 0.26.0, keys may have "-" for "_".
+    merged = {**arguments, "speculative_config": {str(key).replace("-", "_"): config[key] for key in config}}
     found = {
         field: _value(field, value)
         for field, paths in _ARGUMENTS.items()
-        if (value := next((each for path in paths if (each := _at(arguments, path)) is not None), None)) is not None
+        if (value := next((each for path in paths if (each := _at(merged, path)) is not None), None)) is not None
     }
-    keys = {str(key): _scalar(value) for key, value in speculative_config_of(arguments).items()}
+    keys = {str(key): _scalar(value) for key, value in config.items()}
     known = {field: value for field, value in found.items() if _fits(field, value)}
     if "method" not in known and known.get("draft_model") in PROMPT_LOOKUP:
         known["method"] = "ngram"
@@ -137,13 +148,19 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
     # vLLM's default. Only proposers that run a model have the switch: 0.32.0 and later ignore it with n-gram.
     if keys and ("enable_adaptive_verification" not in keys or known.get("method") in ("ngram", "ngram_gpu")):
         known["adaptive_verification"] = False
-    on = bool(keys) or "speculative_model" in arguments
     return Deployment(
         arguments=frozenset(arguments),
         speculative_config=keys,
-        speculative=on and known.get("method") not in NOT_SPECULATIVE,
+        speculative=_speculates(arguments, known, bool(keys) or "speculative_model" in arguments),
         **known,
     )
+
+
+def _speculates(arguments: Mapping[str, Any], known: Mapping[str, Any], asked: bool) -> bool | None:
+    if asked:
+        return known.get("method") not in NOT_SPECULATIVE
+    unread = any(name.startswith("spec") for name in arguments)
+    return None if unread or _BRINGS_DRAFT in str(known.get("model")).lower() else False
 
 
 def speculative_config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,6 +168,16 @@ def speculative_config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     given = arguments.get("speculative_config")
     flags = {key: value for flag, key in _SPECULATIVE_FLAGS.items() if (value := arguments.get(flag)) is not None}
     return {**given, **flags} if isinstance(given, Mapping) else flags
+
+
+def given_twice(arguments: Mapping[str, Any]) -> list[str]:
+    """Return vLLM's own refusal for each key of the speculative configuration that a flag gives too."""
+    given = arguments.get("speculative_config")
+    return [
+        f"--{flag.replace('_', '-')} and --speculative-config['{key}'] are mutually exclusive"
+        for flag, key in _SPECULATIVE_FLAGS.items()
+        if isinstance(given, Mapping) and key in given and arguments.get(flag) is not None
+    ]
 
 
 def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
