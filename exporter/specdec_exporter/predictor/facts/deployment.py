@@ -112,6 +112,7 @@ _ARGUMENTS: Final = {field: _ELSEWHERE.get(field, [(field,)]) for field in _TYPE
 # Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.22.0 to 0.33.0) -> their keys there. It
 # refuses both spellings of one key.
 _SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
+SPECULATIVE_ARGUMENTS: Final = _SPECULATIVE_FLAGS.keys() | {"speculative_config"}
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
 # The arguments that facts speak of: of the last one, only its name.
