@@ -76,6 +76,119 @@ def test_a_deployment_is_found_among_other_documents_and_containers() -> None:
     assert found.enable_chunked_prefill is False
 
 
+def told(server: Server) -> tuple[str, str | None, str | None, int | None]:
+    found = server.command.deployment()
+    return server.name, found.model, found.method, found.num_speculative_tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "dynamo.yaml",
+            [
+                (
+                    "DynamoGraphDeployment chat, spec.services.VllmDecodeWorker.extraPodSpec.mainContainer",
+                    *("Qwen/Qwen3-8B", "ngram", 4),
+                ),
+                ("DynamoGraphDeployment glm, container main", "zai-org/GLM-4.7-FP8", "mtp", 1),
+            ],
+        ),
+        (
+            "ray.yaml",
+            [
+                (
+                    "RayService chat, spec.serveConfigV2.applications.args.llm_configs.engine_kwargs",
+                    *("Qwen/Qwen3-8B", "ngram", 4),
+                )
+            ],
+        ),
+        ("kaito.yaml", [("ConfigMap chat-params, data.inference_config.yaml.vllm", None, "mtp", 2)]),
+        ("helm.yaml", [("servingEngineSpec.modelSpec.vllmConfig", "Qwen/Qwen3-8B", "eagle3", 3)]),
+        (
+            "compose.yaml",
+            [("services.chat", "Qwen/Qwen3-8B", "ngram", 4), ("services.code", "m", "suffix", 8)],
+        ),
+        (
+            "speculator.yaml",
+            [("LLMInferenceService llama, container main", "hf://meta-llama/Llama-3.1-8B-Instruct", "eagle3", 3)],
+        ),
+    ],
+)
+def test_a_command_line_is_found_in_any_kind(name: str, expected: list[tuple[str, str, str, int]]) -> None:
+    assert [told(server) for server in servers(name)] == expected
+
+
+def test_values_of_helm_are_read_by_vllms_names() -> None:
+    (server,) = servers("helm.yaml")
+    found = server.command.deployment()
+    assert (found.release, found.tensor_parallel_size, found.max_num_seqs) == ((0, 25, 1), 2, 64)
+    assert found.enable_chunked_prefill is False
+
+
+SERVICE = b"""
+kind: LLMInferenceService
+metadata: {name: s}
+spec:
+  model: {uri: "hf://org/model"}
+"""
+IN_POD = b"kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: v, image: vllm/vllm-openai:v0.25.1, "
+CONFIG_MAP = b"""
+---
+kind: ConfigMap
+metadata: {name: c}
+data:
+  serve.yaml: |
+    speculative-config: {method: ngram, num_speculative_tokens: 4}
+"""
+EXTRA = b"  template: {containers: [{name: main, env: [{name: VLLM_ADDITIONAL_ARGS, "
+
+
+@pytest.mark.parametrize(
+    ("text", "speculative"),
+    [
+        (SERVICE, False),
+        (SERVICE + b"  speculator: {config: {method: mtp, num_speculative_tokens: '1'}}\n", True),
+        (SERVICE + b"  baseRefs: [{name: preset}]\n", None),
+        (SERVICE + EXTRA + b"valueFrom: {configMapKeyRef: {name: c, key: k}}}]}]}\n", None),
+        (SERVICE + EXTRA + b"value: '--spec-method ngram --spec-tokens 4'}]}]}\n", True),
+        (IN_POD + b'args: ["--model", "m"]}]}', False),
+        (IN_POD + b'args: ["--model", "m", "$(MORE)"]}]}', None),
+        (IN_POD + b'args: ["--model", "m", "--config", "/etc/vllm/serve.yaml"]}]}', None),
+        (IN_POD + b'args: ["--model", "m", "--config", "/etc/vllm/serve.yaml"]}]}' + CONFIG_MAP, True),
+        (b"kind: InferenceService\nspec: {predictor: {model: {runtime: r, args: [--dtype=auto]}}}", None),
+        (b"kind: RayJob\nspec: {entrypoint: 'vllm serve m --spec-method ngram --spec-tokens 4'}", True),
+        (b"vllm: {max-model-len: 8192}", False),
+    ],
+)
+def test_what_a_manifest_does_not_show_is_not_known(text: bytes, speculative: bool | None) -> None:
+    (server,) = read_manifest(text, "m.yaml")
+    assert server.command.deployment().speculative is speculative
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"kind: Pod\nmetadata: {annotations: {last: 'vllm serve m'}}",
+        b"kind: Pod\nspec: {initContainers: [{image: 'vllm/vllm-openai:v0.25.1', args: [--help]}]}",
+        b"image: vllm/vllm-openai:v0.25.1",  # of a chart, whose arguments stand elsewhere
+        b"vllm: {enabled: true}",
+    ],
+)
+def test_what_starts_no_server_is_none(text: bytes) -> None:
+    with pytest.raises(ConfigError, match="found none"):
+        read_manifest(text, "m.yaml")
+
+
+def test_a_prefill_half_gets_no_speculator() -> None:
+    config = b"  speculator: {config: {method: mtp, num_speculative_tokens: '1'}}\n"
+    halves = (
+        b"  template: {containers: [{name: main}]}\n  prefill: {template: {containers: [{name: main, args: [-tp=2]}]}}"
+    )
+    decode, prefill = read_manifest(SERVICE + config + halves, "m.yaml")
+    assert (decode.command.deployment().speculative, prefill.command.deployment().speculative) == (True, False)
+
+
 POD = b"""
 kind: Pod
 metadata: {name: p}

@@ -56,7 +56,7 @@ _ABBREVIATED: Final = KNOWN_ARGUMENTS - {
 # Words that nobody could read, each of which may ask for speculation.
 ANY_ARGUMENTS: Final = "arguments"
 _CONFIG_FILE: Final = "config"
-_CONFIG_ENDINGS: Final = (".yaml", ".yml")
+CONFIG_ENDINGS: Final = (".yaml", ".yml")
 _MOST_KEYS: Final = 8  # inside each other
 
 # Returns the settings in the file of ``--config``, or ``None`` if it cannot be read here.
@@ -164,7 +164,7 @@ class _Reader:
         """Read the arguments in a file, as vLLM does: each key is one, before those of the command."""
         if _UNKNOWN.search(path):
             self.unread.append(_CONFIG_FILE)
-        elif not path.endswith(_CONFIG_ENDINGS):
+        elif not path.endswith(CONFIG_ENDINGS):
             self.problems.append("--config: vLLM reads only a file whose name ends in .yaml or .yml")
         elif (settings := self._config_file(path)) is None:
             self.unread.append(_CONFIG_FILE)

@@ -112,6 +112,7 @@ _ARGUMENTS: Final = {field: _ELSEWHERE.get(field, [(field,)]) for field in _TYPE
 # Flags that vLLM merges into speculative_config (engine/arg_utils.py of 0.22.0 to 0.33.0) -> their keys there. It
 # refuses both spellings of one key.
 _SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
+SPECULATIVE_ARGUMENTS: Final = _SPECULATIVE_FLAGS.keys() | {"speculative_config"}
 # The arguments whose values are kept. The values of all others may be secrets, so only their names are.
 KEPT_ARGUMENTS: Final = frozenset(path[0] for paths in _ARGUMENTS.values() for path in paths)
 # The arguments that facts speak of: of the last one, only its name.
@@ -133,13 +134,14 @@ def of_arguments(arguments: Mapping[str, Any]) -> Deployment:
     says that it may bring its own draft.
     """
     config = speculative_config_of(arguments)
-    merged = {**arguments, "speculative_config": config}
+    # Since 0.26.0, keys may have "-" for "_".
+    merged = {**arguments, "speculative_config": {str(key).replace("-", "_"): config[key] for key in config}}
     found = {
         field: _value(field, value)
         for field, paths in _ARGUMENTS.items()
         if (value := next((each for path in paths if (each := _at(merged, path)) is not None), None)) is not None
     }
-    keys = {key: _scalar(value) for key, value in config.items()}
+    keys = {str(key): _scalar(value) for key, value in config.items()}
     known = {field: value for field, value in found.items() if _fits(field, value)}
     if "method" not in known and known.get("draft_model") in PROMPT_LOOKUP:
         known["method"] = "ngram"
@@ -163,14 +165,10 @@ def _speculates(arguments: Mapping[str, Any], known: Mapping[str, Any], asked: b
 
 
 def speculative_config_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the speculative configuration of arguments, with the flags that are short for its keys.
-
-    Since 0.26.0, keys may have ``-`` for ``_``; both spellings are returned, since earlier releases refuse the first.
-    """
+    """Return the speculative configuration of arguments, with the flags that are short for its keys."""
     given = arguments.get("speculative_config")
     flags = {key: value for flag, key in _SPECULATIVE_FLAGS.items() if (value := arguments.get(flag)) is not None}
-    written = {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else {}
-    return {**written, **{key.replace("-", "_"): value for key, value in written.items()}, **flags}
+    return {**given, **flags} if isinstance(given, Mapping) else flags
 
 
 def given_twice(arguments: Mapping[str, Any]) -> list[str]:
