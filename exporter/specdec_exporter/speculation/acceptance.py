@@ -16,8 +16,9 @@ import msgspec
 class Counts(msgspec.Struct, frozen=True):
     """What happened over a span, one engine or several. ``None``: not exposed by this predictor.
 
-    ``accepted_per_position[i]`` counts the drafts whose token ``i`` (0-based) was accepted. ``first_tokens`` counts the
-    requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
+    ``accepted_per_position[i]`` counts the drafts whose token ``i`` (0-based) was accepted, ``drafted_per_position[i]``
+    those that had one. ``verified_tokens``: those of ``draft_tokens`` that the target verified. ``first_tokens`` counts
+    the requests with a first token (the sample count of time to first token): prefill gives this token, not a decoding
     step. ``steps`` counts request-steps, and ``step_seconds`` sums their durations (count and sum of inter-token
     latency). ``output_token_seconds`` sums the time per output token of ``timed_requests`` finished requests;
     ``timed_within[i]`` of them took at most ``timed_bounds[i]`` seconds. Both are empty where the bounds changed.
@@ -39,14 +40,14 @@ class Counts(msgspec.Struct, frozen=True):
     cached_prompt_tokens: float | None = None
     timed_bounds: tuple[float, ...] = ()
     timed_within: tuple[float, ...] = ()
+    verified_tokens: float | None = None
+    drafted_per_position: tuple[float, ...] = ()
 
     def __add__(self, other: Counts) -> Counts:
         """Sum; keep a figure that only one side knows."""
-        longest = max(len(self.accepted_per_position), len(other.accepted_per_position))
         return Counts(
-            accepted_per_position=tuple(
-                at(self.accepted_per_position, i) + at(other.accepted_per_position, i) for i in range(longest)
-            ),
+            accepted_per_position=_by_position(self.accepted_per_position, other.accepted_per_position),
+            drafted_per_position=_by_position(self.drafted_per_position, other.drafted_per_position),
             **_buckets(self, other, 1.0),
             **_scalars(_sum, self, other),
         )
@@ -56,6 +57,9 @@ class Counts(msgspec.Struct, frozen=True):
         return Counts(
             accepted_per_position=tuple(
                 now - at(earlier.accepted_per_position, i) for i, now in enumerate(self.accepted_per_position)
+            ),
+            drafted_per_position=tuple(
+                now - at(earlier.drafted_per_position, i) for i, now in enumerate(self.drafted_per_position)
             ),
             **_buckets(self, earlier, -1.0),
             **_scalars(_difference, self, earlier),
@@ -71,6 +75,11 @@ class Counts(msgspec.Struct, frozen=True):
         """Share of the prompt tokens that a cache held, 0..1; ``None`` if not counted."""
         return share(self.cached_prompt_tokens, self.prompt_tokens)
 
+    @property
+    def judged_tokens(self) -> float | None:
+        """Draft tokens that the target could accept: the verified ones where they are counted, else all."""
+        return self.draft_tokens if self.verified_tokens is None else self.verified_tokens
+
     def or_else(self, earlier: Counts) -> Counts:
         """Fill missing figures with ``earlier``'s, so that a gap is not an increase."""
         return Counts(
@@ -79,7 +88,7 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
 
-_TUPLES = ("accepted_per_position", "timed_bounds", "timed_within")
+_TUPLES = ("accepted_per_position", "drafted_per_position", "timed_bounds", "timed_within")
 SCALARS = tuple(name for name in Counts.__struct_fields__ if name not in _TUPLES)
 
 
@@ -97,6 +106,10 @@ def _buckets(one: Counts, other: Counts, sign: float) -> dict[str, Any]:
 
 def _scalars(combine: Callable[[Any, Any], float | None], one: Counts, other: Counts) -> dict[str, Any]:
     return {name: combine(getattr(one, name), getattr(other, name)) for name in SCALARS}
+
+
+def _by_position(one: Sequence[float], other: Sequence[float]) -> tuple[float, ...]:
+    return tuple(at(one, i) + at(other, i) for i in range(max(len(one), len(other))))
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
@@ -146,9 +159,18 @@ def mean_draft_length(draft_tokens: float | None, drafts: float | None) -> float
     return ratio(draft_tokens, drafts)
 
 
-def position_ratios(accepted_per_position: Sequence[float], drafts: float | None) -> tuple[float, ...]:
-    """Accepted at i / drafts for each position i: unconditional. Empty without drafts, or if one exceeds them."""
-    found = [share(accepted, drafts) for accepted in accepted_per_position]
+def position_ratios(
+    accepted_per_position: Sequence[float], drafts: float | None, drafted_per_position: Sequence[float] = ()
+) -> tuple[float, ...]:
+    """Accepted at i / drafts for each position i: unconditional. Empty without drafts, or if one exceeds them.
+
+    Where drafts are counted by position, it is accepted / drafted at i, up to the last position that was drafted.
+    """
+    if drafted_per_position:
+        pairs = zip(accepted_per_position, drafted_per_position, strict=False)
+        found = [share(accepted, drafted) for accepted, drafted in pairs if drafted]
+    else:
+        found = [share(accepted, drafts) for accepted in accepted_per_position]
     return () if None in found else tuple(each for each in found if each is not None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Speculation's figures over one span of time, summed over engines before dividing.
 
     Where vLLM verifies only part of each draft, the figures that would need to know which part are withheld: the rate,
-    the positions above 0, and the mean draft length.
+    unless the verified tokens are counted, the positions above 0, and the mean draft length.
     """
 
     source: Literal["metrics", "log"]
@@ -42,6 +43,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     cached_prompt_ratio: float | None = None  # of the prompt tokens, those that a cache held
     requests: float | None = None  # that decoded in the span: those that began in it, and those in decode before
     concurrency: float | None = None  # requests in decode at a time, per engine, as the steps of the span met them
+    verified_tokens: float | None = None  # of the draft tokens; null where vLLM does not count them
 
     @property
     def counted(self) -> float | None:
@@ -62,12 +64,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def counts_of(engine: EngineSnapshot) -> Counts:
     """Return a snapshot's counters as counts since the predictor started."""
-    positions = engine.accepted_tokens_per_position or {}
     return Counts(
         drafts=engine.drafts,
         draft_tokens=engine.draft_tokens,
         accepted_tokens=engine.accepted_tokens,
-        accepted_per_position=tuple(positions.get(i, 0.0) for i in range(max(positions, default=-1) + 1)),
+        accepted_per_position=_in_order(engine.accepted_tokens_per_position),
+        verified_tokens=engine.verified_tokens,
+        drafted_per_position=_in_order(engine.draft_tokens_per_position),
         prompt_tokens=engine.prompt_tokens,
         cached_prompt_tokens=engine.cached_prompt_tokens,
         generation_tokens=engine.generation_tokens,
@@ -76,6 +79,10 @@ def counts_of(engine: EngineSnapshot) -> Counts:
         step_seconds=engine.step_latency.sum if engine.step_latency else None,
         preemptions=engine.preemptions,
     )
+
+
+def _in_order(positions: Mapping[int, float] | None) -> tuple[float, ...]:
+    return tuple((positions or {}).get(i, 0.0) for i in range(max(positions or (), default=-1) + 1))
 
 
 def timed_counts_of(engine: EngineSnapshot) -> Counts:
@@ -114,7 +121,8 @@ def figures(
 ) -> Figures:
     """Derive all figures of a span. Pass ``acceptance_ratio`` if the predictor gives a ratio without counts.
 
-    ``adaptive_verification``: vLLM verified only part of each draft and counted all of it as drafted.
+    ``adaptive_verification``: vLLM verified only part of each draft and counted all of it as drafted. Where it counts
+    the part too, the rate is known.
     """
     if source == "log" and sum(counts.accepted_per_position) != counts.accepted_tokens:
         # Some lines had no list (Rust frontend, V0), so the positions do not cover all drafts.
@@ -127,16 +135,21 @@ def figures(
         accepted_tokens=counts.accepted_tokens,
         generation_tokens=counts.generation_tokens,
         acceptance_ratio=(
-            acceptance.acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+            acceptance.acceptance_ratio(counts.accepted_tokens, counts.judged_tokens)
             if acceptance_ratio is None
             else acceptance_ratio
         ),
         mean_acceptance_length=acceptance.mean_acceptance_length(counts.accepted_tokens, counts.drafts),
         mean_draft_length=acceptance.mean_draft_length(counts.draft_tokens, counts.drafts),
         tokens_per_step=acceptance.tokens_per_step(counts.generation_tokens, counts.first_tokens, counts.steps),
-        per_position=acceptance.position_ratios(counts.accepted_per_position, counts.drafts),
+        per_position=acceptance.position_ratios(
+            counts.accepted_per_position, counts.drafts, counts.drafted_per_position
+        ),
         conditional=acceptance.conditional_ratios(counts.accepted_per_position, counts.drafts),
-        short_drafts=acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens),
+        short_drafts=(
+            not counts.drafted_per_position
+            and acceptance.has_short_drafts(counts.draft_tokens, counts.drafts, num_speculative_tokens)
+        ),
         time_per_output_token_seconds=acceptance.ratio(counts.output_token_seconds, counts.timed_requests),
         timed_requests=counts.timed_requests,
         timed_within=tuple(zip(counts.timed_bounds, counts.timed_within, strict=True))[:-1],  # without +Inf
@@ -144,15 +157,18 @@ def figures(
         cached_prompt_ratio=counts.cached_prompt_ratio,
         requests=_requests(counts, seconds),
         concurrency=concurrency,
+        verified_tokens=counts.verified_tokens,
     )
-    return _partly_verified(found) if adaptive_verification else found
+    if not adaptive_verification:
+        return found
+    return _partly_verified(found, found.acceptance_ratio if counts.verified_tokens is not None else None)
 
 
-def _partly_verified(figures: Figures) -> Figures:
-    """Withhold what needs the number of verified tokens. A draft's first token is verified if any of it is."""
+def _partly_verified(figures: Figures, acceptance_ratio: float | None) -> Figures:
+    """Withhold what needs the verified tokens by position. A draft's first token is verified if any of it is."""
     return msgspec.structs.replace(
         figures,
-        acceptance_ratio=None,
+        acceptance_ratio=acceptance_ratio,
         mean_draft_length=None,
         per_position=figures.per_position[:1],
         conditional=figures.conditional[:1],

@@ -181,14 +181,14 @@ def too_few(figures: Figures, policy: Policy) -> str | None:
 
 
 def acceptance_interval(figures: Figures, policy: Policy) -> Estimate | None:
-    """Return accepted / draft tokens as counted, with its interval; ``None`` without counts.
+    """Return accepted / draft tokens as counted, or verified ones, with its interval; ``None`` without counts.
 
     Wilson's interval, with as many draws as the drafts are worth: those of one request resemble each other.
     """
     if not figures.counted or not figures.draft_tokens or figures.accepted_tokens is None:
         return None
     effective = policy.effective_drafts(figures.counted, figures.requests)
-    return proportion(figures.accepted_tokens, figures.draft_tokens, effective)
+    return proportion(figures.accepted_tokens, figures.verified_tokens or figures.draft_tokens, effective)
 
 
 def _guess(

@@ -33,7 +33,7 @@ from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.state.loads import EngineLoads, LoadCounters
 from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.traffic import TrafficWindow
-from specdec_exporter.state.view import logged_drafts_of, said_of, state_name, window_of
+from specdec_exporter.state.view import knows_acceptance, logged_drafts_of, said_of, state_name, window_of
 from specdec_exporter.state.windows import SampleRing
 
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
@@ -73,9 +73,10 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
     state.draft_sources.take(answer.snapshot.engines, logged, restarted=answer.restarted)
     state.asked = True
     # The counters of a V0 engine sum lifetime totals, so they give no windows.
-    if state.engine_generation != "v0" and not state.running.deployment.adaptive_verification:
+    if state.engine_generation != "v0":
         for track in state.tracks.values():
-            _close_short_window(track, now, state.policy)
+            if knows_acceptance(state, track):
+                _close_short_window(track, now, state.policy)
     state.history.keep(now, window_of(state))
     _measure_cost(state)
     state.remembered = said_of(state)
@@ -151,7 +152,7 @@ def _close_short_window(track: EngineTrack, now: float, policy: Policy) -> None:
     if before is None:
         return
     counts = totals - before
-    rate = acceptance_ratio(counts.accepted_tokens, counts.draft_tokens)
+    rate = acceptance_ratio(counts.accepted_tokens, counts.judged_tokens)
     if rate is not None and (counts.drafts is None or counts.drafts >= policy.min_drafts):
         track.ratios.observe(rate)
 

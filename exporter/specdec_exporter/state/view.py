@@ -58,7 +58,7 @@ def _engine(state: PredictorState, key: EngineKey, track: EngineTrack) -> Engine
         window=window,
         lifetime=lifetime,
         state=state_name(state, key),
-        has_windows=_has_windows(state, track) and not state.running.deployment.adaptive_verification,
+        has_windows=_has_windows(state, track) and knows_acceptance(state, track),
         kv_cache_tokens=_kv_cache_tokens(state, track.snapshot) if state.counted else None,
     )
 
@@ -105,6 +105,11 @@ def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures |
 def _has_windows(state: PredictorState, track: EngineTrack) -> bool:
     """Whether the counters give windows: they exist, and do not sum lifetime totals as V0's do."""
     return state.counted and state.engine_generation != "v0" and track.snapshot.draft_tokens is not None
+
+
+def knows_acceptance(state: PredictorState, track: EngineTrack) -> bool:
+    """Whether the engine's counts tell how much of what was verified was accepted."""
+    return not state.running.deployment.adaptive_verification or track.snapshot.verified_tokens is not None
 
 
 def _tracks(state: PredictorState, only: EngineKey | None) -> list[EngineTrack]:

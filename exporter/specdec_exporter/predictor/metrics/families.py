@@ -1,4 +1,7 @@
-"""vLLM's names for the figures of :class:`EngineSnapshot`, 0.6.6 to 0.33.0, as data."""
+"""vLLM's names for the figures of :class:`EngineSnapshot`, 0.6.6 to 0.33.0, as data.
+
+No release has those of "proposed"; they are read where a build has them (vllm-project/vllm#58340, #44487).
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,8 @@ _COUNTERS: dict[str, tuple[str, ...]] = {
     "draft_tokens": ("spec_decode_num_draft_tokens",),
     "accepted_tokens": ("spec_decode_num_accepted_tokens",),
     "accepted_tokens_per_position": ("spec_decode_num_accepted_tokens_per_pos",),
+    "verified_tokens": ("spec_decode_num_verified_draft_tokens",),  # proposed
+    "draft_tokens_per_position": ("spec_decode_num_draft_tokens_per_pos",),  # proposed; counted since 0.24.0
     "generation_tokens": ("generation_tokens",),
     "prompt_tokens": ("prompt_tokens",),
     # Since 0.16.0; counted with the prompt, and with the tokens that a connector brought from another cache.
@@ -49,7 +54,11 @@ _COUNTERS: dict[str, tuple[str, ...]] = {
 # Name -> another field that it stands in for. Before 0.16.0, only hits of the prefix cache tell cached prompt tokens;
 # they count when a prompt is scheduled. Under the old name, they were blocks before 0.9.2.
 _STANDS_IN = {"prefix_cache_hits": "cached_prompt_tokens"}
-_KEY_LABELS = {"accepted_tokens_per_position": "position", "requests_finished": "finished_reason"}
+_KEY_LABELS = {
+    "accepted_tokens_per_position": "position",
+    "draft_tokens_per_position": "position",
+    "requests_finished": "finished_reason",
+}
 _GAUGES: dict[str, tuple[str, ...]] = {
     "requests_running": ("num_requests_running",),
     "requests_waiting": ("num_requests_waiting",),
@@ -64,6 +73,7 @@ _HISTOGRAMS: dict[str, tuple[str, ...]] = {
     "step_latency": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
     "request_latency": ("e2e_request_latency_seconds",),
     "request_decode": ("request_decode_time_seconds",),
+    "request_acceptance": ("request_spec_decode_acceptance_rate",),  # proposed
 }
 # Only recordings read these, so that scrapes need not.
 _LENGTHS: dict[str, tuple[str, ...]] = {

@@ -29,6 +29,9 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_tokens_per_position: dict[int, float] | None = None
+    # Proposed, see families.py: of the draft tokens, those that the target verified; and the draft tokens by position.
+    verified_tokens: float | None = None
+    draft_tokens_per_position: dict[int, float] | None = None
     # V0 engine only: a lifetime gauge. Its three counters sum lifetime totals, so they grow quadratically.
     lifetime_acceptance_ratio: float | None = None
 
@@ -54,6 +57,7 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     step_latency: Histogram | None = None  # inter-token latency: one sample per engine step
     request_latency: Histogram | None = None  # end to end
     request_decode: Histogram | None = None
+    request_acceptance: Histogram | None = None  # proposed: acceptance rates of finished requests, 0..1
 
     # Tokens per finished request; only in snapshots for a recording.
     prompt_length: Histogram | None = None
@@ -80,7 +84,14 @@ def without_drafts(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without the counters of drafts, for a server whose drafts are none."""
     engines = (
         msgspec.structs.replace(
-            engine, drafts=None, draft_tokens=None, accepted_tokens=None, accepted_tokens_per_position=None
+            engine,
+            drafts=None,
+            draft_tokens=None,
+            accepted_tokens=None,
+            accepted_tokens_per_position=None,
+            verified_tokens=None,
+            draft_tokens_per_position=None,
+            request_acceptance=None,
         )
         for engine in snapshot.engines
     )

@@ -18,7 +18,7 @@ DERIVED: Group[Figures] = Group(
     (
         gauge(
             "specdec_acceptance_ratio",
-            "Acceptance rate: accepted draft tokens / draft tokens.",
+            "Acceptance rate: accepted draft tokens / draft tokens, or verified ones where vLLM counts them.",
             lambda f: f.acceptance_ratio,
             absent="until the second reading, without draft tokens in the window, adaptive verification",
         ),
@@ -43,7 +43,7 @@ DERIVED: Group[Figures] = Group(
         ),
         gauge(
             "specdec_position_acceptance_ratio",
-            "Per-position rate: accepted at the position / drafts.",
+            "Per-position rate: accepted at the position / drafts, or those with such a token where vLLM counts them.",
             lambda f: _known(f.per_position),
             absent="as `specdec_mean_acceptance_length`; positions above 0 with adaptive verification",
             labels=("position",),
@@ -70,6 +70,12 @@ WINDOWS: Group[EngineView] = Group(
             "lasts at least {policy.short_window_seconds:g} s and has at least {policy.min_drafts} drafts.",
             lambda v: v.track.ratios.histogram if v.has_windows else None,
             absent="fetch failed, speculation off, V0 engine, adaptive verification",
+        ),
+        histogram(
+            "specdec_request_acceptance_ratio",
+            "Acceptance rates of finished requests.",
+            lambda v: v.snapshot.request_acceptance if v.snapshot else None,
+            absent="fetch failed; all releases up to 0.33.0, only builds that count it have it",
         ),
         gauge(
             "specdec_kv_cache_capacity_tokens",
