@@ -1,7 +1,7 @@
-"""The examination behind ``check``: findings at three levels, and the judged figures. Pure.
+"""The examination behind ``check`` and ``doctor``: findings at three levels, and the judged figures. Pure.
 
 FAIL: the exporter cannot work (no answer, no metrics, no statistics, an unreadable log). WARN: the exporter works, but
-speculation does not (off, not drafting, nothing drafted yet, below the method's policy), or the log contradicts the
+speculation does not (off, not drafting, nothing drafted yet, below break-even), or the log contradicts the
 predictor. An idle predictor is judged by its lifetime figures.
 """
 

@@ -1,7 +1,7 @@
 """Acceptance per request, all requests together and by kind of request. Pure, memory of fixed size.
 
 Long answers dominate the predictor's counters; here each request counts once. Conditional rates are exact here even if
-drafts are shorter than k, because the record of each step has the length of its draft.
+drafts are shorter than k, where the record of each step has the length of its draft (``detailed``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """The only place that knows how vLLM spells things: bytes in, snapshots and events out.
 
-Each folder says what other rooms may use; :mod:`versions` and :mod:`responses` are public.
+Each folder says what other rooms may use; the modules beside the folders are public.
 """

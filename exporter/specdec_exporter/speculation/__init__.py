@@ -1,1 +1,3 @@
-"""The domain: counts, figures, policy and verdict of speculative decoding. Pure; every module is public."""
+"""The domain: counts, figures, policy and verdict of speculative decoding. Pure but
+for reading ``policy.json``; every module is public.
+"""

@@ -1,4 +1,4 @@
-"""Thresholds: ``policy.json`` with types. The jsonnet rules import the same file."""
+"""Thresholds: ``policy.json`` with types. ``make render`` copies what the rules need into the mixin."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""A response of the predictor's ``/metrics`` -> :class:`snapshot.Snapshot`. Use :mod:`fetch` and :mod:`snapshot`."""
+"""A response of the predictor's ``/metrics`` -> :class:`snapshot.Snapshot`. Use :mod:`fetch`,
+:mod:`snapshot` and :mod:`processes`.
+"""

@@ -1,4 +1,4 @@
 """Where a log's bytes come from: files that rotate, stdin, the Kubernetes API, or files read once.
 
-Use the followers (:mod:`tail`, :mod:`stdin`, :mod:`kubelog`) and :mod:`stream`; the rest serves them.
+Use the followers (:mod:`follow`, :mod:`stdin`, :mod:`kubelog`) and :mod:`inputs`; the rest serves them.
 """
