@@ -96,7 +96,7 @@ def test_every_wording_of_the_line_gives_the_tokens_that_were_fed(name: str) -> 
     [
         ("0.32.0-baseline-nospec", "off", "Speculative decoding is off"),
         ("0.32.0-draft_model-apiservers2", "unknown", "Several API servers"),
-        ("0.32.0-draft_model-disable-log-stats", "unknown", "--disable-log-stats"),
+        ("0.32.0-draft_model-disable-log-stats", "unknown", "vLLM runs with --disable-log-stats"),
     ],
 )
 def test_a_real_log_without_lines_says_why(name: str, verdict: str, words: str) -> None:

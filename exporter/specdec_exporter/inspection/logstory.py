@@ -14,7 +14,13 @@ from operator import add
 import msgspec
 
 from specdec_exporter.inspection.account import Account, OpenAccount, log_figures
-from specdec_exporter.inspection.silence import API_SERVERS, NO_ENGINE_CONFIG, NO_STATS_LINES, NOTHING_KNOWN
+from specdec_exporter.inspection.silence import (
+    API_SERVERS,
+    NO_ENGINE_CONFIG,
+    NO_STATS_LINES,
+    NOTHING_KNOWN,
+    STATISTICS_OFF,
+)
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.failures import FailedStart, explained
 from specdec_exporter.predictor.log.events import (
@@ -223,6 +229,8 @@ class LogStory:
         """Return the verdict on a log that does not even tell whether anything was drafted."""
         if (is_on := self._is_on()) is False:
             return None
+        if "disable_log_stats" in self._latest.start.given.arguments and not self._stats_lines:
+            return STATISTICS_OFF
         if "stats_logging_disabled" in self._warnings:
             return API_SERVERS
         if self._busy_stats_lines:

@@ -24,6 +24,12 @@ NO_ENGINE_CONFIG: Final = Verdict(
     ),
     action="Read the log from the predictor's start, or ask it: specdec-exporter check URL.",
 )
+STATISTICS_OFF: Final = Verdict(
+    code="unknown",
+    headline="vLLM runs with --disable-log-stats: nobody can see how it speculates",
+    reasons=("its arguments in this log have --disable-log-stats, which also stops the counters in /metrics",),
+    action="Start vLLM without --disable-log-stats.",
+)
 NO_STATS_LINES: Final = Verdict(
     code="unknown",
     headline="Speculation is configured, but the log holds no stats line",

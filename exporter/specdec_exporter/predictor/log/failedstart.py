@@ -54,9 +54,8 @@ _CHAINED: Final = re.compile(r"During handling of the above exception|The above 
 # An error behind the prefix of a collector that is not known here.
 _RAISED_BEHIND: Final = re.compile(r"[\])}:|>-] +(?=(?:[A-Za-z_][\w.]{0,150})?(?:Error|Exception): )", re.ASCII)
 _VALIDATION: Final = re.compile(r"(?:[\w.]{1,100}: )?\b\d{1,4} validation errors? for (\w{1,80})", re.ASCII)
-# What pydantic refuses is indented by two spaces, below its key. The input that it repeats may be long, or secret.
-_INVALID: Final = re.compile(r"  (?P<text>\S.*?)(?: \[type=|$)")
-_INVALID_BEHIND: Final = re.compile(r".*\s  (?P<text>\S.*?) \[type=")  # a prefix
+_INDENT: Final = "  "
+_INPUT: Final = " [type="  # pydantic repeats the input: it may be long, or secret
 _KEY: Final = re.compile(r"(?:\S.*\s)?(?P<key>[\w.-]{1,80})")
 _ARGUMENTS: Final = "unrecognized arguments: "
 _ENGINE_FAILED: Final = "Engine core initialization failed"  # the API server's last words; the cause is above
@@ -172,10 +171,10 @@ class StartWatch:
     def _read_validation(self, line: StartFailure, validated: str) -> None:
         """Take in a line below the header of a validation error: a key, or what is wrong with its value."""
         said = line.message
-        if (invalid := _INVALID.match(said) or _INVALID_BEHIND.match(said)) is not None:
+        if (invalid := _invalid(said)) is not None:
             if self._unknown is self._header:
                 self._unknown = None
-            self._judge(msgspec.structs.replace(line, message=f"{validated}: {invalid['text']}"))
+            self._judge(msgspec.structs.replace(line, message=f"{validated}: {invalid}"))
             self._validated = None
         elif (key := _KEY.fullmatch(said)) is not None:
             self._validated = f"{validated}.{key['key']}"
@@ -216,6 +215,15 @@ def _parts(text: str) -> Iterator[str]:
     for key in ("message", "msg", "event", "exc_info", "exception"):
         if isinstance(value := fields.get(key), str):
             yield from value.split("\n")
+
+
+def _invalid(said: str) -> str | None:
+    """Return what pydantic refuses, without the input: what its line has below a key, indented by two spaces."""
+    refused, input_type, _ = said.partition(_INPUT)
+    if refused.startswith(_INDENT) and not refused.startswith(_INDENT + " "):
+        return refused.removeprefix(_INDENT)
+    _, indent, text = refused.rpartition(_INDENT)  # behind a prefix
+    return text if input_type and indent else None
 
 
 def _shortened(said: str) -> str:
