@@ -68,7 +68,8 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     ``problems``: in words, why vLLM cannot read an argument. ``ignored``: in words, what it passes over in silence.
     ``unread``: arguments whose values depend on a variable or a template, or stand in a file (``config``).
-    ``image_release``: by the tag of vLLM's image.
+    ``image_release``: by the tag of vLLM's image. ``is_vllms_own``: vLLM's own program reads the arguments, and not
+    one that may have more of them.
     """
 
     arguments: dict[str, Any] = {}
@@ -77,6 +78,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     image_release: Release | None = None
+    is_vllms_own: bool = False
 
     def deployment(self) -> Deployment:
         """Return what it says of the deployment."""
@@ -102,6 +104,7 @@ def read_words(
     environment: dict[str, str] | None = None,
     *,
     image_release: Release | None = None,
+    is_vllms_own: bool = False,
     config_file: ConfigFile = no_file,
 ) -> ServerCommand:
     """Read arguments that are separate words. Raises ConfigError if they are too long."""
@@ -116,6 +119,7 @@ def read_words(
         ignored=tuple(reader.ignored),
         unread=tuple(reader.unread),
         image_release=image_release,
+        is_vllms_own=is_vllms_own,
     )
 
 
