@@ -240,7 +240,7 @@ def _in_words(deployment: Deployment) -> dict[str, str]:
         words["Model"] = ", ".join(filter(None, (deployment.model, deployment.quantization)))
     if deployment.speculative:
         k = deployment.num_speculative_tokens
-        parts = (deployment.method or "method not given", None if k is None else f"k = {k}", deployment.draft_model)
+        parts = (deployment.method or "method not known", None if k is None else f"k = {k}", deployment.draft_model)
         words["Speculation"] = ", ".join(filter(None, parts))
     else:
         words["Speculation"] = "not known" if deployment.speculative is None else "off"

@@ -23,6 +23,7 @@ from specdec_exporter.predictor.facts.deployment import (
     KNOWN_ARGUMENTS,
     Deployment,
     given_twice,
+    lacks_drafter,
     of_arguments,
 )
 from specdec_exporter.predictor.versions import Release
@@ -112,10 +113,12 @@ def read_words(
         raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found more")
     reader = _Reader(config_file)
     reader.read(words)
+    if lacks_drafter(reader.arguments) and not reader.unread:
+        reader.problems.append("num_speculative_tokens is given without a method and a draft model")
     return ServerCommand(
         arguments=reader.arguments,
         environment=environment or {},
-        problems=(*reader.problems, *given_twice(reader.arguments)),
+        problems=(*given_twice(reader.arguments), *reader.problems),
         ignored=tuple(reader.ignored),
         unread=tuple(reader.unread),
         image_release=image_release,
