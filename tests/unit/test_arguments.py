@@ -126,8 +126,24 @@ def test_a_command_that_may_speculate_without_saying_so_is_not_known(command: st
     ("flag", "key"), [("method", "method"), ("model", "model"), ("tokens", "num_speculative_tokens")]
 )
 def test_both_spellings_of_a_key_are_refused_in_vllms_words(flag: str, key: str) -> None:
-    (problem,) = read_command(f"""vllm serve m --spec-{flag} 3 -sc '{{"{key}": 3}}'""").problems
+    problem, *_ = read_command(f"""vllm serve m --spec-{flag} 3 -sc '{{"{key}": 3}}'""").problems
     assert problem == f"--spec-{flag} and --speculative-config['{key}'] are mutually exclusive"
+
+
+@pytest.mark.parametrize(
+    ("words", "problems"),
+    [
+        ("--spec-tokens 3", 1),
+        ("""-sc '{"num_speculative_tokens": 3}'""", 1),
+        ("--spec-tokens 3 --spec-model d", 0),
+        ("--spec-tokens 3 --spec-method mtp", 0),
+        ("--spec-tokens 3 -sc $CONFIG", 0),
+        ("--spec-tokens 3 --config unread.yaml", 0),
+        ("--spec-method mtp", 0),
+    ],
+)
+def test_a_length_without_a_method_or_a_draft_model_is_refused(words: str, problems: int) -> None:
+    assert len(read_command(f"vllm serve m {words}").problems) == problems
 
 
 @pytest.mark.parametrize(

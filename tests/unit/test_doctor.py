@@ -25,7 +25,7 @@ from specdec_exporter.inspection.livecheck import read_log
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.versions import parse_release
 from support import running
-from support.builders import CAPTURES
+from support.builders import CAPTURES, FIXTURES
 from support.fieldtools import ROOT
 
 PAGE = ROOT / "docs" / "doctor.md"
@@ -121,10 +121,41 @@ async def test_a_server_without_statistics_is_a_warning_in_arguments_and_log(tmp
     assert "--disable-log-stats" in text
 
 
-async def test_arguments_that_no_fact_knows_are_named() -> None:
-    _, (found,) = await report(arguments=f"{NGRAM} --frobnicate --port 80", release=(0, 33, 0))
-    assert found["not_checked"][0] == "arguments that no fact is about: --frobnicate, --port"
-    assert "only traffic shows it" in found["not_checked"][-1]
+@pytest.mark.parametrize(
+    ("words", "unknown"),
+    [
+        ("--frobnicate --port 80 --trust-remote-code --no-enable-prefix-caching --tool-call x", ["--frobnicate"]),
+        ("--max-num-sequences 4", ["--max-num-sequences"]),
+        ("--port 80", []),
+    ],
+)
+async def test_an_argument_that_no_release_has_is_not_checked_and_no_pass(words: str, unknown: list[str]) -> None:
+    code, (found,) = await report(arguments=f"{NGRAM} {words}", release=(0, 33, 0))
+    assert told(found, "WARN") == [f"{flag} is not checked: no vLLM up to 0.33.0 has it" for flag in unknown]
+    assert code == (2 if unknown else 0)
+    _, (found,) = await report(arguments=f"python3 -m dynamo.vllm --model m {words}", release=(0, 33, 0))
+    assert told(found, "WARN") == [], "Dynamo has arguments of its own"
+
+
+RECIPES = [json.loads(line) for line in (FIXTURES / "commands.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe["source"])
+async def test_a_command_of_vllms_recipes_has_no_false_fault(recipe: dict[str, Any]) -> None:
+    _, (found,) = await report(arguments=recipe["command"], release=(0, 33, 0))
+    assert told(found, "FAIL") == []
+    assert not [words for words in told(found, "WARN") if "not checked" in words or "not known" in words]
+
+
+async def test_a_verdict_says_what_it_leaves_out() -> None:
+    _, (found,) = await report(arguments=NGRAM, release=(0, 33, 0))
+    assert [words.partition(":")[0] for words in found["not_checked"]] == [
+        "whether vLLM accepts the arguments, and what it makes of them",
+        "whether drafts are accepted",
+    ]
+    log = str(CAPTURES / "0.32.0-eagle3-k2-dummy" / "server.log")
+    _, (found,) = await report(log_paths=(log,))
+    assert [words.partition(":")[0] for words in found["not_checked"]] == ["whether drafts are accepted"]
 
 
 REFUSED = [

@@ -15,15 +15,14 @@ import msgspec
 
 from specdec_exporter.inspection.examination import Examination, LogReading, failed_starts, pitfall_finding
 from specdec_exporter.predictor.arguments import ServerCommand
-from specdec_exporter.predictor.facts.deployment import KNOWN_ARGUMENTS, Deployment
+from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
-from specdec_exporter.predictor.facts.speculativewords import misfits
+from specdec_exporter.predictor.facts.speculativewords import misfits, unknown_arguments
 from specdec_exporter.predictor.versions import WARNINGS, canonical_method
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
 _IGNORED_ACTION: Final = "vLLM says nothing about it: write what you mean."
-_MOST_NAMES: Final = 12
 Stage = Literal["before", "log", "running"]
 # What the stages must agree on -> its name.
 _SAME: Final[Mapping[str, str]] = {
@@ -101,16 +100,12 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
         looked_at={**_in_words(known[-1]), **looked_at},
         findings=tuple(findings),
         notes=tuple(finding for finding in told if finding not in findings),
-        not_checked=tuple(_not_checked(observed, known[-1])),
+        not_checked=tuple(_not_checked(observed)),
     )
 
 
-def _not_checked(observed: Sequence[Observed], known: Deployment) -> Iterator[str]:
+def _not_checked(observed: Sequence[Observed]) -> Iterator[str]:
     stages = {stage.stage for stage in observed}
-    if unknown := sorted(known.arguments - KNOWN_ARGUMENTS):
-        more = f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
-        flags = [f"--{name.replace('_', '-')}" for name in unknown[:_MOST_NAMES]]
-        yield f"arguments that no fact is about: {', '.join(flags)}{more}"
     if "log" not in stages and "running" not in stages:
         yield "whether vLLM accepts the arguments, and what it makes of them: it checks them itself at its start"
     if "running" not in stages:
@@ -122,6 +117,8 @@ def of_command(command: ServerCommand, deployment: Deployment, findings: Sequenc
     action = "vLLM refuses to start with it: mend the argument."
     unreadable = [Finding("FAIL", "Arguments", words, action) for words in command.problems]
     unreadable += [Finding("WARN", "Arguments", words, _IGNORED_ACTION) for words in command.ignored]
+    if command.is_vllms_own:
+        unreadable += [_unknown(name, likely) for name, likely in unknown_arguments(command.arguments)]
     unfit = (Finding("FAIL" if refused else "WARN", "Arguments", *said) for *said, refused in misfits(deployment))
     told = tuple(_found("before", finding) for finding in (*unreadable, *unfit, *findings))
     return Observed(stage="before", deployment=deployment, findings=told)
@@ -159,6 +156,13 @@ def of_running(examination: Examination, evidence: Evidence, *, up: bool) -> Obs
     told += failed_starts(examination.log, up=up) if examination.log else []
     new = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
     return Observed(stage="running", deployment=evidence.known() if up else Deployment(), findings=new)
+
+
+def _unknown(name: str, likely: str | None) -> Finding:
+    flag = f"--{name.replace('_', '-')}"
+    meant = f"Did you mean --{likely.replace('_', '-')}? " if likely else ""
+    words = f"{flag} is not checked: no vLLM up to 0.33.0 has it"
+    return Finding("WARN", "Arguments", words, f"{meant}Correct or remove it, unless a plugin reads it.")
 
 
 def together(earlier: Deployment, later: Deployment) -> Deployment:
@@ -236,7 +240,7 @@ def _in_words(deployment: Deployment) -> dict[str, str]:
         words["Model"] = ", ".join(filter(None, (deployment.model, deployment.quantization)))
     if deployment.speculative:
         k = deployment.num_speculative_tokens
-        parts = (deployment.method or "method not given", None if k is None else f"k = {k}", deployment.draft_model)
+        parts = (deployment.method or "method not known", None if k is None else f"k = {k}", deployment.draft_model)
         words["Speculation"] = ", ".join(filter(None, parts))
     else:
         words["Speculation"] = "not known" if deployment.speculative is None else "off"

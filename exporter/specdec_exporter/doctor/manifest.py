@@ -26,6 +26,7 @@ from specdec_exporter.predictor.servercommand import (
     release_of_image,
     server_words,
     split_commands,
+    starts_vllm_itself,
 )
 from specdec_exporter.yamlfile import parse_yaml
 
@@ -171,7 +172,11 @@ def _command(node: _Map, place: _Place) -> ServerCommand | None:
             given = words
         if given is None and (settings := _settings(node, place)):
             given = [*words_of(settings), *words]
-        command = None if given is None else read_words(given, config_file=place.config_file)
+        command = (
+            None
+            if given is None
+            else read_words(given, is_vllms_own=starts_vllm_itself(words), config_file=place.config_file)
+        )
     if command is None:
         return None
     environment = environment_of(f"{name}={value}" for name, value in variables.items())

@@ -23,6 +23,7 @@ from specdec_exporter.predictor.facts.deployment import (
     KNOWN_ARGUMENTS,
     Deployment,
     given_twice,
+    lacks_drafter,
     of_arguments,
 )
 from specdec_exporter.predictor.versions import Release
@@ -68,7 +69,8 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     ``problems``: in words, why vLLM cannot read an argument. ``ignored``: in words, what it passes over in silence.
     ``unread``: arguments whose values depend on a variable or a template, or stand in a file (``config``).
-    ``image_release``: by the tag of vLLM's image.
+    ``image_release``: by the tag of vLLM's image. ``is_vllms_own``: vLLM's own program reads the arguments, and not
+    one that may have more of them.
     """
 
     arguments: dict[str, Any] = {}
@@ -77,6 +79,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     image_release: Release | None = None
+    is_vllms_own: bool = False
 
     def deployment(self) -> Deployment:
         """Return what it says of the deployment."""
@@ -102,6 +105,7 @@ def read_words(
     environment: dict[str, str] | None = None,
     *,
     image_release: Release | None = None,
+    is_vllms_own: bool = False,
     config_file: ConfigFile = no_file,
 ) -> ServerCommand:
     """Read arguments that are separate words. Raises ConfigError if they are too long."""
@@ -109,13 +113,16 @@ def read_words(
         raise ConfigError(f"the command: expected at most {COMMAND_CHARACTERS} characters, found more")
     reader = _Reader(config_file)
     reader.read(words)
+    if lacks_drafter(reader.arguments) and not reader.unread:
+        reader.problems.append("num_speculative_tokens is given without a method and a draft model")
     return ServerCommand(
         arguments=reader.arguments,
         environment=environment or {},
-        problems=(*reader.problems, *given_twice(reader.arguments)),
+        problems=(*given_twice(reader.arguments), *reader.problems),
         ignored=tuple(reader.ignored),
         unread=tuple(reader.unread),
         image_release=image_release,
+        is_vllms_own=is_vllms_own,
     )
 
 

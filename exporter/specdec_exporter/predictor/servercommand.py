@@ -32,7 +32,8 @@ _PROGRAM: Final = re.compile(r"(?:.*/)?(?:python[\d.]*|(?:ba|da)?sh|docker|podma
 _OTHER_SERVER: Final = re.compile(r"vllm|.*(?:server?|launcher)", re.ASCII)
 _ENVIRONMENT: Final = frozenset({"VLLM_USE_V1", "VLLM_USE_V2_MODEL_RUNNER"})
 _ENDS: Final = frozenset(";&|\n")  # of a command
-_SERVER_MODULE: Final = re.compile(r"vllm[./]entrypoints[./]\S*server(?:\.py)?$|^dynamo\.vllm(?:\.\w+)?$", re.ASCII)
+_SERVER_MODULE: Final = re.compile(r"vllm[./]entrypoints[./]\S*server(?:\.py)?$", re.ASCII)
+_DYNAMO: Final = re.compile(r"dynamo\.vllm(?:\.\w+)?", re.ASCII)  # has vLLM's arguments, and more
 
 
 def read_command(text: str, config_file: ConfigFile = no_file) -> ServerCommand:
@@ -45,13 +46,19 @@ def read_command(text: str, config_file: ConfigFile = no_file) -> ServerCommand:
     environment = environment_of(word for words in commands for word in words)
     for words in commands:
         if (found := server_words(words)) is not None:
-            return read_words(found, environment, image_release=release_of_image(words), config_file=config_file)
+            return read_words(
+                found,
+                environment,
+                image_release=release_of_image(words),
+                is_vllms_own=starts_vllm_itself(words),
+                config_file=config_file,
+            )
     first = commands[0] if commands else []
     program, *words = first or [""]
     if not _may_be_arguments(first):
         raise ConfigError("the command: expected `vllm serve MODEL ...`, or arguments of it, found neither")
     if not _PROGRAM.fullmatch(program):
-        return read_words(first, environment, config_file=config_file)
+        return read_words(first, environment, is_vllms_own=True, config_file=config_file)
     begin = next(index for index, word in enumerate(words) if is_option(word))
     command = read_words(words[begin:], environment, config_file=config_file)
     # A program that is not known may add arguments of its own.
@@ -103,9 +110,14 @@ def server_words(words: Sequence[str]) -> Sequence[str] | None:
         before = words[index - 1].rpartition("/")[2] if index else ""
         if word == "serve" and before in ("vllm", "vllm-rs", "vllm.entrypoints.cli.main"):
             return words[index + 1 :]
-        if _SERVER_MODULE.search(word) or _IMAGE.fullmatch(word):
+        if _SERVER_MODULE.search(word) or _DYNAMO.fullmatch(word) or _IMAGE.fullmatch(word):
             return words[index + 1 :]
     return None
+
+
+def starts_vllm_itself(words: Sequence[str]) -> bool:
+    """Whether a command starts vLLM's own program, which has no other arguments than vLLM's."""
+    return server_words(words) is not None and not any(map(_DYNAMO.fullmatch, words))
 
 
 def release_of_image(words: Iterable[str]) -> Release | None:

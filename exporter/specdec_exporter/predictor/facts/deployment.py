@@ -181,6 +181,13 @@ def given_twice(arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def lacks_drafter(arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments ask for drafts of some length, and name neither a method nor a draft model."""
+    config = speculative_config_of(arguments)
+    is_read = isinstance(arguments.get("speculative_config"), Mapping) or "speculative_config" not in arguments
+    return is_read and "num_speculative_tokens" in config and not config.keys() & {"method", "model"}
+
+
 def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
     value: Any = arguments
     for name in path:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -108,6 +108,22 @@ def _misfit(subject: str, word: str, spans: dict[str, _Span], release: Release |
     taken = [name for name, span in spans.items() if _takes(span, release) and name != word]
     likely = difflib.get_close_matches(word, taken, n=1)
     return Misfit(f"{has_it}: {does}.", f"Did you mean {likely[0]}? {action}" if likely else action, refused)
+
+
+def unknown_arguments(arguments: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return the arguments that no release has, each with the one that was probably meant."""
+    names = _argument_names()
+    return [
+        (name, next(iter(difflib.get_close_matches(name, names, n=1)), None))
+        for name in sorted(arguments)
+        if name.removeprefix("no_") not in names and not any(whole.startswith(name) for whole in names)
+    ]
+
+
+@cache
+def _argument_names() -> frozenset[str]:
+    content = Path(__file__).with_name("arguments.yaml").read_bytes()
+    return frozenset(msgspec.yaml.decode(content, type=str).split()) | _words().flags.keys()
 
 
 @cache
