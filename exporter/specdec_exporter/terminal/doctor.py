@@ -41,6 +41,6 @@ def print_report(console: Console, report: Report) -> None:
 
 def _print(console: Console, finding: Diagnosis) -> None:
     print_finding(console, Finding(finding.level, finding.subject, finding.found, finding.action))
-    if finding.code is not None and finding.sources:
-        origin = plain(f"{finding.code}: {', '.join(finding.sources)}; {finding.checked}")
-        console.print(Padding(Text(origin, style="dim"), _UNDER_LEVEL))
+    if finding.code is not None:
+        origin = f"{finding.code}: {', '.join(finding.sources)}; {finding.checked}" if finding.sources else finding.code
+        console.print(Padding(Text(plain(origin), style="dim"), _UNDER_LEVEL))
