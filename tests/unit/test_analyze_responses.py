@@ -175,3 +175,20 @@ def test_a_header_needs_responses_and_must_not_be_secret() -> None:
 def test_the_command_reads_no_stdin_for_responses_alone() -> None:
     code, text = commanded("analyze", "--responses", RESPONSES, told=b"not read")
     assert (code, "6 responses" in text) == (0, True)
+
+
+def test_tokens_past_the_end_of_an_answer_are_told_apart(tmp_path: Path) -> None:
+    """vllm#56101: a step may accept tokens behind the one that ends the answer."""
+    path = tmp_path / "responses.jsonl"
+    usage = {"prompt_tokens": 12, "completion_tokens": 3}
+    whole = {"prompt_tokens": 12, "completion_tokens": 8}
+    answers = [saved_response([0, 0, 0, 0, 0, 1], usage=usage), saved_response([0, 0, 1, 0, 0, 0], usage=whole)]
+    path.write_text("\n".join(map(json.dumps, answers)))
+
+    every = Result([], [str(path)], output="jsonl").objects[-1]["all"]
+    assert (every["mean_acceptance_length"], every["mean_given_length"]) == (4.5, 3.0)
+    text = " ".join(Result([], [str(path)]).out.split())
+    assert "Given length 3.00 without tokens past the end of an answer" in text
+
+    path.write_text(json.dumps(saved_response([0, 0, 1, 0, 0, 0])))
+    assert Result([], [str(path)], output="jsonl").objects[-1]["all"]["mean_given_length"] is None

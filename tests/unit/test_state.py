@@ -288,3 +288,12 @@ def test_a_server_that_extracts_hidden_states_drafts_nothing(state: PredictorSta
     assert view.snapshot is not None
     assert (view.snapshot.drafts, view.snapshot.draft_tokens, view.snapshot.accepted_tokens) == (None, None, None)
     assert view.snapshot.generation_tokens
+
+
+def test_requests_of_one_token_leave_nothing_to_draft(state: PredictorState, clock: Clock) -> None:
+    """A prefill server (vllm-project.github.io#279): first tokens alone, and no step of decoding."""
+    for requests in (100.0, 1300.0):
+        observe_snapshot(state, snapshot(engine(0, requests=requests)))
+        clock.advance(60)
+    verdict = status_of(state).verdict
+    assert (verdict.code, verdict.headline) == ("idle", "Each request gets one token: nothing to draft here")

@@ -181,6 +181,9 @@ def _drafting(status: PredictorStatus, basis: Figures | None, span: str) -> Find
     window, lifetime = status.window, status.lifetime
     seconds = f"{window.seconds:.1f} s" if window and window.seconds else "the moment looked at"
     judged = f"; judged by the figures {span}"
+    if status.state == "idle" and window is not None and window.one_token_each:
+        words = "each request gets one token: nothing to draft here (prefill, or max_tokens 1)"
+        return Finding("PASS", "Drafting", words)
     if status.state == "drafting" and window is not None:
         drafts = f"{count(window.drafts)} drafts of {count(window.draft_tokens)} tokens in {seconds}"
         return Finding("PASS", "Drafting", drafts if basis is window else f"{drafts}{judged}")

@@ -51,9 +51,10 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Speculation's figures over some requests.
 
     ``acceptance_ratio`` counts tokens, as the predictor does. ``time_per_output_token_seconds`` is the mean over the
-    requests whose responses have times. ``mean_request_ratio``, ``percentiles`` and ``histogram``
-    (ten equal parts of 0..1) count each of the ``drafted_requests`` once; ``percentiles_by_draft`` counts each draft
-    once.
+    requests whose responses have times. ``mean_given_length``: tokens per draft without those past the end of an
+    answer, which vLLM counts (vllm#56101); ``None`` where a response does not tell its tokens. ``mean_request_ratio``,
+    ``percentiles`` and ``histogram`` (ten equal parts of 0..1) count each of the ``drafted_requests`` once;
+    ``percentiles_by_draft`` counts each draft once.
     """
 
     requests: int
@@ -63,6 +64,7 @@ class RequestGroup(msgspec.Struct, frozen=True, kw_only=True):
     accepted_tokens: int
     acceptance_ratio: float | None
     mean_acceptance_length: float | None
+    mean_given_length: float | None
     mean_draft_length: float | None
     time_per_output_token_seconds: float | None
     mean_request_ratio: float | None
@@ -89,6 +91,7 @@ class RequestCounter:
         self._accepted_per_position: list[int] = []  # at most bounds.POSITIONS
         self._spread = SpreadCounter()
         self._ratio_sum = self._ratio_squares = 0.0
+        self._given: int | None = 0  # tokens of steps that drafted, within the answers
         self._timed = [0.0, 0.0]  # requests, and the sum of their times per output token
         self._exact_requests = 0
         self._offered: list[int] = []  # offered at i after all before it were accepted
@@ -100,6 +103,9 @@ class RequestCounter:
         self.drafts += record.drafts
         self.draft_tokens += record.draft_tokens
         self.accepted_tokens += record.accepted_tokens
+        if self._given is not None:
+            counted, given = record.accepted_tokens + record.drafts, record.given_tokens
+            self._given = None if given is None else self._given + min(counted, given)
         if record.time_per_output_token_seconds is not None:
             self._timed[0] += 1.0
             self._timed[1] += record.time_per_output_token_seconds
@@ -160,6 +166,7 @@ class RequestCounter:
             accepted_tokens=self.accepted_tokens,
             acceptance_ratio=accepted,
             mean_acceptance_length=mean_acceptance_length(self.accepted_tokens, self.drafts),
+            mean_given_length=None if self._given is None else ratio(self._given, self.drafts),
             mean_draft_length=draft_length,
             time_per_output_token_seconds=ratio(self._timed[1], self._timed[0]),
             mean_request_ratio=self._ratio_sum / spread.parts if spread.parts else None,

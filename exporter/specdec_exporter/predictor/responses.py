@@ -38,9 +38,9 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
     """Speculation within one request. ``steps_by_accepted[j]``: number of steps that accepted exactly j draft tokens.
 
     ``steps``: accepted and draft tokens of each step, if the server gives details. ``model``: the served name, or that
-    of the LoRA adapter; the response does not tell which. ``time_per_output_token_seconds``: decode time / (tokens -
-    1), if the server gives times. The rest is what is known of the request, see :class:`Saved`; the log can give the
-    temperature too.
+    of the LoRA adapter; the response does not tell which. ``given_tokens``: tokens of the answer.
+    ``time_per_output_token_seconds``: decode time / (tokens - 1), if the server gives times. The rest is what is known
+    of the request, see :class:`Saved`; the log can give the temperature too.
     """
 
     request_id: str | None
@@ -52,6 +52,7 @@ class ResponseSpeculation(msgspec.Struct, frozen=True, kw_only=True, tag_field="
     steps: tuple[tuple[int, int], ...] | None = None
     model: str | None = None
     prompt_tokens: int | None = None
+    given_tokens: int | None = None
     time_per_output_token_seconds: float | None = None
     temperature: float | None = None
     structured: bool | None = None
@@ -128,7 +129,8 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
     return ResponseSpeculation(
         request_id=_name(saved.response.get("id")),
         model=_name(saved.response.get("model")),
-        prompt_tokens=_prompt_tokens(saved.response),
+        prompt_tokens=_usage(saved.response, "prompt_tokens"),
+        given_tokens=_usage(saved.response, "completion_tokens"),
         time_per_output_token_seconds=_time_per_output_token(saved.response),
         temperature=saved.temperature,
         structured=saved.structured,
@@ -142,10 +144,10 @@ def _checked(saved: Saved, found: _Speculation) -> ResponseSpeculation | Junk:
     )
 
 
-def _prompt_tokens(response: dict[str, Any]) -> int | None:
+def _usage(response: dict[str, Any], name: str) -> int | None:
     usage = response.get("usage")
-    found = _positive(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
-    return None if found is None else int(found)
+    tokens = _positive(usage.get(name)) if isinstance(usage, dict) else None
+    return None if tokens is None else int(tokens)
 
 
 def _time_per_output_token(response: dict[str, Any]) -> float | None:

@@ -57,6 +57,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return acceptance.acceptance_ratio(self.accepted_tokens, self.draft_tokens) if found is None else found
 
     @property
+    def one_token_each(self) -> bool:
+        """Whether requests were answered, each with the one token that its prompt gives: there is nothing to draft."""
+        return bool(self.seconds and self.requests) and 0 < (self.generation_tokens or 0.0) <= (self.requests or 0.0)
+
+    @property
     def drafted(self) -> bool:
         """Whether anything was drafted. A V0 engine tells no more than a rate."""
         return bool(self.draft_tokens) or self.acceptance_ratio is not None

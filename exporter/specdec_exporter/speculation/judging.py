@@ -56,7 +56,8 @@ def _undecided(weighed: Weighed, case: Undecided, reason: str) -> tuple[Verdict,
 
 
 def _without_drafts(weighed: Weighed) -> Verdict:
-    said, measured = WITHOUT_DRAFTS[weighed.evidence.state], weighed.measured
+    state, figures, measured = weighed.evidence.state, weighed.evidence.figures, weighed.measured
+    said = WITHOUT_DRAFTS["one_token" if state == "idle" and figures and figures.one_token_each else state]
     loses = weighed.code in ("harmful", "not_paying")
     headline, action = IDLE_SPECULATION if loses else (said.headline, said.action)
     return Verdict(

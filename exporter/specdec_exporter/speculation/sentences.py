@@ -163,6 +163,11 @@ WITHOUT_DRAFTS: dict[str, WithoutDrafts] = {
         headline="Speculation is on; no tokens are being generated",
         action="Wait for traffic.",
     ),
+    "one_token": WithoutDrafts(
+        headline="Each request gets one token: nothing to draft here",
+        reasons=("a prefill server, or requests with max_tokens of 1",),
+        action="Nothing to do on a prefill server: ask the servers that decode.",
+    ),
     "not_drafting": WithoutDrafts(
         headline="Tokens are generated, but nothing is drafted",
         reasons=("no draft tokens while decoding steps go on",),

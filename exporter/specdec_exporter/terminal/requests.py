@@ -74,6 +74,8 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
         ("Draft tokens", f"{count(group.draft_tokens)}, accepted {count(group.accepted_tokens)}"),
         ("Mean length", f"{decimal(group.mean_acceptance_length)} tokens per draft, including the bonus token"),
     ]
+    if group.mean_given_length is not None and group.mean_given_length != group.mean_acceptance_length:
+        rows.append(("Given length", f"{decimal(group.mean_given_length)} without tokens past the end of an answer"))
     if partly:
         return rows
     rows[2:2] = [
