@@ -300,6 +300,24 @@ async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_export
 # --- what cannot work: failures, exit code 1 ---
 
 
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ("sglang:spec_accept_length", "SGLang"),
+        ("llamacpp:spec_decode_num_drafts_total", "llama.cpp"),
+        ("lmdeploy:spec_decode_num_drafts_total", "LMDeploy"),
+        ("trtllm_spec_decode_num_draft_tokens_total", "TensorRT-LLM"),
+        ("nv_inference_count", "Triton"),
+        ("tgi_request_count", "Text Generation Inference"),
+    ],
+)
+async def test_another_engine_is_named(predictor: Predictor, run: Check, line: str, engine: str) -> None:
+    predictor.bodies = [f"{line} 5\n".encode()]
+    result = await run(predictor.url)
+    assert result.code == 1
+    assert f"FAIL Statistics: This is {engine}, whose metrics are not read: only those of vLLM are" in result.flat
+
+
 async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -74,7 +74,8 @@ def examine(
         judgement = judge(evidence, policy)
     findings = list(access)
     if status.up:
-        findings += _predictor(status, judgement, basis, span)
+        other_engine = evidence is not None and evidence.other_engine is not None
+        findings += _predictor(status, judgement, basis, span, other_engine=other_engine)
         findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, status)
@@ -129,9 +130,13 @@ def _with_log(evidence: Evidence, log: Analysis | None) -> Evidence:
     )
 
 
-def _predictor(status: PredictorStatus, judgement: Judgement, basis: Figures | None, span: str) -> list[Finding]:
+def _predictor(
+    status: PredictorStatus, judgement: Judgement, basis: Figures | None, span: str, *, other_engine: bool
+) -> list[Finding]:
     """Return the findings on the release, on drafting, and on the judged figures."""
     state, version = status.state, status.vllm_version
+    if state == "stats_disabled" and other_engine:
+        return list(judgement.findings)
     if state == "stats_disabled":
         (finding,) = judgement.findings
         where = f"/version says vLLM {version}" if version else "this may not be vLLM"

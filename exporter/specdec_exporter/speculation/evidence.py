@@ -52,7 +52,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times; ``None`` without
     such a baseline. ``log_windows`` counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the
-    server's arguments say.
+    server's arguments say. ``other_engine`` is what answers in vLLM's place, if it is known.
     """
 
     state: StateName
@@ -67,6 +67,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     baseline: DecodingBaseline | None = None
     cost: Measured | None = None
     deployment: Deployment = Deployment()
+    other_engine: str | None = None
 
     @property
     def is_measured(self) -> bool:

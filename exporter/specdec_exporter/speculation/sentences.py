@@ -29,6 +29,14 @@ def undecided(case: Undecided, reason: str) -> Verdict:
     return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
 
 
+def other_engine(engine: str) -> WithoutDrafts:
+    """Return the sentences about an inference engine that is not vLLM."""
+    return WithoutDrafts(
+        headline=f"This is {engine}, whose metrics are not read: only those of vLLM are",
+        action="Give the URL of a vLLM server.",
+    )
+
+
 def sentence(weighed: Weighed, figures: Figures, even: BreakEven) -> tuple[str, str]:
     """Return headline and next step for the word that was chosen for drafts."""
     headline, action = _words(weighed, figures, even)

@@ -295,6 +295,7 @@ def evidence_of(state: PredictorState) -> Evidence:
         baseline=state.baseline,
         cost=state.cost,
         deployment=state.running.deployment,
+        other_engine=state.snapshot.other_engine if state.snapshot else None,
     )
 
 

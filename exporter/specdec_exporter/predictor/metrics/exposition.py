@@ -8,10 +8,10 @@ the text format, also for OpenMetrics: it reads those samples as well, and accep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from io import BytesIO
-from typing import TextIO, cast
+from typing import Final, TextIO, cast
 
 from prometheus_client.parser import text_fd_to_metric_families
 from prometheus_client.samples import Sample
@@ -43,6 +43,17 @@ _DECLARATION = re.compile(rb"\s*#[ \t]+(?:HELP|TYPE|UNIT|EOF)\b")
 _BEGINNING = re.compile(rb"\s*+(?:#|[a-zA-Z_:][a-zA-Z0-9_:]*(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _OPENMETRICS = "application/openmetrics-text"
+# By how the names of their families begin.
+_OTHER_ENGINES: Final[Mapping[bytes, str]] = {
+    b"sglang:": "SGLang",
+    b"llamacpp:": "llama.cpp",
+    b"lmdeploy:": "LMDeploy",
+    b"trtllm_": "TensorRT-LLM",
+    b"nv_inference_": "Triton",
+    b"nv_trt_llm_": "Triton",
+    b"tgi_": "Text Generation Inference",
+}
+_OTHER_FAMILIES: Final = re.compile(rb"^(" + b"|".join(_OTHER_ENGINES) + rb")\w", re.MULTILINE)
 
 
 def parse_exposition(
@@ -99,7 +110,14 @@ def parse_exposition(
         stats_present=stats_present,
         process_start_time_seconds=started,
         dropped=dict(reader.dropped),
+        other_engine=None if stats_present else _other_engine(body),
     )
+
+
+def _other_engine(body: bytes) -> str | None:
+    """Name the inference engine whose families these are; what it counts is not read."""
+    line = _OTHER_FAMILIES.search(body)
+    return _OTHER_ENGINES[line[1]] if line else None
 
 
 def _refuse_other_text(body: bytes) -> None:

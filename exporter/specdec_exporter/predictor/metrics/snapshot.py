@@ -68,7 +68,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One fetch. ``engines`` is sorted by ``(model_name, engine)``.
 
     ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
-    (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then.
+    (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then. ``other_engine`` names
+    an inference engine whose families are in it instead, if it is a known one.
     ``process_start_time_seconds`` is Unix time, if the predictor exposes it. ``dropped`` counts what the body held
     beyond a bound (see :mod:`specdec_exporter.bounds`), by what.
     """
@@ -78,6 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     stats_present: bool
     process_start_time_seconds: float | None = None
     dropped: dict[str, int] = {}
+    other_engine: str | None = None
 
 
 def without_drafts(snapshot: Snapshot) -> Snapshot:
