@@ -148,6 +148,16 @@ def test_lines_that_could_not_be_read_are_told_on_stderr(tmp_path: Path) -> None
 # --- inputs ---
 
 
+def test_lines_that_do_not_count_are_never_called_absent(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text(f"INFO 11-20 21:44:52 [loggers.py:1] of vLLM\n{SPEC}\n{SPEC}\n")
+    with printed() as shown:
+        assert analyze([str(log)]) == 2
+    text = " ".join(shown.out.replace("│", " ").split())
+    assert "Nothing is known of drafts: 2 lines that look like statistics do not count" in text
+    assert "no spec-decode line was logged" not in text
+
+
 @pytest.mark.parametrize("given", [("log.1", "log"), ("log", "log.1")])
 def test_several_files_are_one_story_and_the_rotated_one_is_its_beginning(
     tmp_path: Path, given: tuple[str, str]

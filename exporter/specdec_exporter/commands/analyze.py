@@ -74,7 +74,7 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
             story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
         complain(log.failed.values())
         complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
-        return story.analysis()
+        return story.analysis(log.counters.uncounted)
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
@@ -82,7 +82,7 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
     with suppress(KeyboardInterrupt), reading_progress(sys.stderr, log.size(), live=log.live) as progress:
         story.add(_noted(log.events(kinds, progress), temperatures))
     complain(log.failed.values())
-    analysis = story.analysis()
+    analysis = story.analysis(log.counters.uncounted)
     if log.counters.bytes or len(log.failed) < len(log.paths):
         write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
         if temperatures is not None:  # the report of the requests follows

@@ -191,4 +191,5 @@ def read_log(patterns: Sequence[str]) -> LogReading:
     inputs = LogInputs.found(patterns)
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
-    return LogReading(story.analysis(), inputs.counters, tuple(inputs.failed.values()), story.deployment())
+    analysis = story.analysis(inputs.counters.uncounted)
+    return LogReading(analysis, inputs.counters, tuple(inputs.failed.values()), story.deployment())

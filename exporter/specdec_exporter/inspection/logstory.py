@@ -20,6 +20,7 @@ from specdec_exporter.inspection.silence import (
     NO_STATS_LINES,
     NOTHING_KNOWN,
     STATISTICS_OFF,
+    lines_left_out,
 )
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.failures import FailedStart, explained
@@ -131,14 +132,16 @@ class LogStory:
             elif isinstance(event, ServerReady):
                 self._failed = None
 
-    def analysis(self) -> Analysis:
-        """Return what was read so far."""
+    def analysis(self, left_out: int = 0) -> Analysis:
+        """Return what was read so far. ``left_out``: lines that look like statistics and do not count."""
         accounts = tuple(account.close() for account in self._accounts.values() if account.config or account.windows)
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
         silence = None if judged else self._silence()
+        if left_out and judged is None and self._is_on() is not False:
+            silence = lines_left_out(left_out)
         verdict = silence or judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,

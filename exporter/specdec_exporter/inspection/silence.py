@@ -16,6 +16,21 @@ API_SERVERS: Final = Verdict(
     action="Read /metrics, which stays complete: specdec-exporter check URL. For lines in the log start vLLM with "
     "--api-server-count 1.",
 )
+
+
+def lines_left_out(number: int) -> Verdict:
+    """Return the verdict on a log whose only lines about drafts, ``number`` of them, do not count or cannot be read."""
+    lines = (
+        "1 line that looks like statistics does" if number == 1 else f"{number:,} lines that look like statistics do"
+    )
+    return Verdict(
+        code="unknown",
+        headline=f"Nothing is known of drafts: {lines} not count",
+        reasons=("no logger of vLLM's is named there, or the line cannot be read; the first one is quoted",),
+        action="If no text of a request gets into this log, count them with --predictor.log-trust=any.",
+    )
+
+
 NO_ENGINE_CONFIG: Final = Verdict(
     code="unknown",
     headline="Tokens were generated, but no spec-decode line was logged",

@@ -29,6 +29,11 @@ class ReaderCounters(msgspec.Struct):
     first_untrusted: str | None = None  # the first line that looks like statistics and was not counted
     first_unreadable: str | None = None  # the first one that could not be read, after why
 
+    @property
+    def uncounted(self) -> int:
+        """Lines that look like statistics and say none that count."""
+        return self.dropped["untrusted_lines"] + self.parse_errors
+
     def left_out(self, why: Malformed, line: str) -> None:
         """Count a line that looks like statistics and says none that count."""
         if why.untrusted:
