@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def serving(
 ) -> Iterator[Server]:
     """Run a server that listens on ``port`` of ``host``, from the time that it answers the path ``ready``."""
     url = f"http://{host}:{port}"
-    answers = lambda: _answers(url + ready)  # noqa: E731
+    answers = partial(_answers, url + ready)
     with started(name, command, directory=directory, ready=answers, environment=environment) as process:
         yield Server(url, process)
 

@@ -121,6 +121,22 @@ def test_a_deleted_log_is_closed_and_read_anew_when_it_is_made_again(log: Log, r
     assert reader.read() == ["two"]
 
 
+def test_a_new_file_with_the_inode_of_a_deleted_one_is_read_whole(log: Log, reader: Reader) -> None:
+    """File systems give the number of a deleted file to the next one."""
+    log.write("one")
+    inode = log.path.stat().st_ino
+    log.path.unlink()
+    reader.read()
+    reader.wait()
+    for number in range(1000):
+        log.path.with_name(f"{number}").touch()
+    others = {path.stat().st_ino: path for path in log.path.parent.iterdir()}
+    if inode in others:
+        others[inode].rename(log.path)
+    log.write("the first line of another log", "two")
+    assert reader.read() == ["the first line of another log", "two"]
+
+
 def test_a_volume_that_is_mounted_anew_is_read_twice(log: Log, reader: Reader) -> None:
     """Another device with the same files on it cannot be told from a rotation."""
     log.write("one")

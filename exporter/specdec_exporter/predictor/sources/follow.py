@@ -69,7 +69,8 @@ class LogFollower:
         self._start = start
         self._clock = clock
         self._logs: dict[str, LogFile] = {}
-        # Where reading stands in files that are under a path, but not open: beyond the bound, or renamed.
+        self._there: set[Identity] = set()  # under a path at the last look
+        # Where reading stands in files that are there, but not open: beyond the bound, or renamed.
         self._positions: dict[Identity, int] = {}
         self._buffer = bytearray(CHUNK_BYTES)
         self._history: Generator[int, None, list[Event]] | None = None
@@ -204,13 +205,13 @@ class LogFollower:
         self._left_out = left_out
 
     def _look_at_open_files(self, findings: Findings) -> None:
+        self._there = {place.identity for place in (*findings.places, *findings.left_out)}
         for place in findings.left_out:
             if (log := self._logs.pop(place.path, None)) is not None:
                 self._close(log)
             elif not self._begun and self._start == "end":
                 self._positions[place.identity] = place.size_bytes
-        identities = {place.identity for place in (*findings.places, *findings.left_out)}
-        self._positions = {identity: at for identity, at in self._positions.items() if identity in identities}
+        self._positions = {identity: at for identity, at in self._positions.items() if identity in self._there}
         for log in self._logs.values():
             with self._losing(log):
                 self.counters.truncations += log.identity is not None and log.look()
@@ -297,9 +298,10 @@ class LogFollower:
             self._close(log)
 
     def _close(self, log: LogFile) -> None:
-        if log.identity is not None:
+        """Close a file. The number of one that is gone may be another's soon, so its place is forgotten."""
+        if log.identity in self._there:
             self._positions[log.identity] = log.offset
-            log.close()
+        log.close()
 
     # --- the part before the start ----------------------------------------------------------------------------------
 
