@@ -15,8 +15,9 @@ from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.predictor.metrics import exposition, reading
-from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS
+from specdec_exporter.predictor.metrics.families import length_meanings, meanings
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
 
 TYPES = (None, "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0", ";")
@@ -39,7 +40,7 @@ def reduced(dump: bytes) -> bytes:
     kept = []
     for line in dump.split(b"\n"):
         name = line.partition(b"{")[0].partition(b" ")[0] if not line.startswith(b"#") else line.split(b" ")[2]
-        wanted = any(name.removesuffix(part).decode() in MEANINGS for part in (b"", b"_bucket", b"_created"))
+        wanted = any(name.removesuffix(part).decode() in KNOWN for part in (b"", b"_bucket", b"_created"))
         seen[name] += 1
         if (wanted and seen[name] <= 5) or b"+Inf" in line or (not wanted and len(seen) % 9 == 0) or not line:
             kept.append(line)
@@ -62,7 +63,7 @@ def check(body: bytes) -> None:
         require_sound(engine)
     names = [(engine.model_name, engine.engine) for engine in found.engines]
     assert names == sorted(set(names))
-    assert (found.engine_generation is None) is not found.stats_present
+    assert found.engine_generation is None or found.stats_present
     require_agreement(body, with_lengths)
 
 
@@ -108,21 +109,24 @@ def require_agreement(body: bytes, snapshot: Snapshot) -> None:
         return
     if _FOREIGN_SPACE.search(text) is not None:
         return  # it skips that at the beginning of a line; Prometheus does not
-    meanings = MEANINGS | LENGTH_MEANINGS
+    engine = snapshot.inference_engine
+    known = {} if engine is None else meanings(engine.code) | length_meanings(engine.code)
+    labels = {} if engine is None else engine.labels
+    model_label, engine_label = labels.get("model_name", "model_name"), labels.get("engine", "engine")
     theirs: dict[Place, list[tuple[int, float]]] = defaultdict(list)
     for sample in (sample for family in families for sample in family.samples):
-        own = meanings.get(sample.name)
+        own = known.get(sample.name)
         for meaning in (own, own and own.also):
             if meaning is None or meaning.shape == "info":
                 continue
             key = reading._key(meaning, sample.labels)
-            model, engine = plain(sample.labels.get("model_name", "")), plain(sample.labels.get("engine", "0"))
-            there: Place = (model, engine, meaning.field, plain(key) if isinstance(key, str) else key)
+            model, rank = plain(sample.labels.get(model_label, "")), plain(sample.labels.get(engine_label, "0"))
+            there: Place = (model, rank, meaning.field, plain(key) if isinstance(key, str) else key)
             theirs[there].append((meaning.rank, as_float(sample.value)))
     ours: dict[Place, float] = {
-        (engine.model_name, engine.engine, field, key): value
-        for engine in snapshot.engines
-        for field, key, value in figures(engine)
+        (each.model_name, each.engine, field, key): value
+        for each in snapshot.engines
+        for field, key, value in figures(each)
         if field not in ("kv_cache_tokens", "kv_cache_block_tokens")  # from labels
     }
     for place, number in ours.items():
@@ -131,7 +135,7 @@ def require_agreement(body: bytes, snapshot: Snapshot) -> None:
         return  # engines, series or labels beyond their bounds are missing
     for place, values in theirs.items():
         ranks = [rank for rank, _ in values]
-        if len(set(ranks)) == len(ranks) and meanings_shape(place[2]) == "scalar":
+        if len(set(ranks)) == len(ranks) and place[2] in SINGLE:
             most = 1 if place[2].endswith("_ratio") else bounds.COUNT
             usable = [value for _, value in sorted(values) if 0 <= value <= most]
             assert not usable or ours.get(place) == usable[0], (place, values)
@@ -145,11 +149,10 @@ def as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def meanings_shape(field: str) -> str:
-    return next(meaning.shape for meaning in MEANINGS.values() if meaning.field == field) if field in FIELDS else ""
-
-
-FIELDS = {meaning.field for meaning in MEANINGS.values()}
+KNOWN = {
+    name: meaning for code, engine in ENGINES.items() if engine.is_read for name, meaning in meanings(code).items()
+}
+SINGLE = {meaning.field for meaning in KNOWN.values() if meaning.shape == "scalar"}
 
 TARGETS = (
     Target(

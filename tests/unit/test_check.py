@@ -301,21 +301,22 @@ async def test_what_does_not_pay_is_a_warning_of_the_predictor_and_of_its_export
 
 
 @pytest.mark.parametrize(
-    ("line", "engine"),
+    ("families", "said"),
     [
-        ("sglang:spec_accept_length", "SGLang"),
-        ("llamacpp:spec_decode_num_drafts_total", "llama.cpp"),
-        ("lmdeploy:spec_decode_num_drafts_total", "LMDeploy"),
-        ("trtllm_spec_decode_num_draft_tokens_total", "TensorRT-LLM"),
-        ("nv_inference_count", "Triton"),
-        ("tgi_request_count", "Text Generation Inference"),
+        (("nv_inference_count", "nv_inference_exec_count"), "This is Triton: its metrics tell nothing of drafts"),
+        (("tgi_queue_size", "tgi_batch_current_size"), "This is Text Generation Inference: what it tells of drafts is"),
     ],
 )
-async def test_another_engine_is_named(predictor: Predictor, run: Check, line: str, engine: str) -> None:
-    predictor.bodies = [f"{line} 5\n".encode()]
+async def test_an_engine_that_tells_nothing_of_drafts_is_named(
+    predictor: Predictor, run: Check, families: tuple[str, ...], said: str
+) -> None:
+    predictor.bodies = ["".join(f"{name} 5\n" for name in families).encode()]
     result = await run(predictor.url)
     assert result.code == 1
-    assert f"FAIL Statistics: This is {engine}, whose metrics are not read: only those of vLLM are" in result.flat
+    assert f"FAIL Statistics: {said}" in result.flat
+    assert "LMDeploy" in result.flat
+    predictor.bodies = [f"{families[0]} 5\n".encode()]  # a single family may be another program's
+    assert "This is" not in (await run(predictor.url)).flat
 
 
 async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:

@@ -286,11 +286,10 @@ def test_a_sample_of_ours_behind_a_carriage_return_is_not_skipped() -> None:
     ],
 )
 def test_the_start_time_is_that_of_the_process(text: str, seconds: float | None) -> None:
-    for others in ("", HEAD):
-        found = parse_exposition(f"{others}# HELP x y\nprocess_start_time_seconds {text}\n".encode())
-        assert found.process_start_time_seconds == seconds
-    of_another = b'# HELP process_start_time_seconds 3\nprocess_start_time_seconds{pid="1"} 3\n'
-    assert parse_exposition(of_another).process_start_time_seconds is None
+    found = parse_exposition(f"{HEAD}# HELP x y\nprocess_start_time_seconds {text}\n".encode())
+    assert found.process_start_time_seconds == seconds
+    of_another = f'{HEAD}# HELP process_start_time_seconds 3\nprocess_start_time_seconds{{pid="1"}} 3\n'
+    assert parse_exposition(of_another.encode()).process_start_time_seconds is None
 
 
 def test_openmetrics_without_its_end_is_truncated() -> None:

@@ -55,7 +55,7 @@ async def record(
         started = time.monotonic()
         interval_seconds = min(load_policy().cost.interval_seconds, duration_seconds / _FEWEST)
         recorder = Recorder(first, started, context.model, interval_seconds=interval_seconds)
-        version = await fetcher.version(timeout_seconds)
+        version = await fetcher.version(timeout_seconds) if first.is_vllm else None
         models = await fetcher.models(timeout_seconds)
         _refuse_other_log(config, version)
         async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):

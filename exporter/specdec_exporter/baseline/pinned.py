@@ -132,7 +132,7 @@ async def compare_with(
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
         snapshot = await fetcher.fetch(timeout_seconds)
-        version = await fetcher.version(timeout_seconds)
+        version = await fetcher.version(timeout_seconds) if snapshot.is_vllm else None
     if not snapshot.engines:
         raise BaselineError("the predictor's metrics show no engine")
     fitting = fit(baseline, snapshot, version)

@@ -24,7 +24,8 @@ from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.metrics.families import LENGTH_MEANINGS, MEANINGS, PREFIXES
+from specdec_exporter.predictor.engines.engine import VLLM
+from specdec_exporter.predictor.metrics.families import length_meanings, meanings
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.load import Load
@@ -129,14 +130,14 @@ class _Range:
         """Choose the families to read, and make sure that they belong to one service and one model."""
         matching: list[Series] = []
         candidates: list[Callable[[str, str], Sequence[str]]] = [_exported_names]
-        candidates += [functools.partial(_predictor_names, prefix) for prefix in PREFIXES]
+        candidates += [functools.partial(_predictor_names, prefix) for prefix in VLLM.prefixes]
         for self._names in candidates:
             if matching := await self._increase("generation_tokens"):
                 break
         if not matching:
             raise BaselineError(
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
-                f"{_exported_names('generation_tokens')[0]} or {_predictor_names(PREFIXES[0], 'generation_tokens')[0]}"
+                f"{_exported_names('generation_tokens')[0]} or {_predictor_names(VLLM.prefixes[0], 'generation_tokens')[0]}"
             )
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in matching})
         if len(services) > 1:
@@ -364,7 +365,7 @@ def _predictor_names(prefix: str, field: str, part: str = "") -> Sequence[str]:
     """Return the predictor's names for it, the newest first."""
     ranks = {
         name: meaning.rank
-        for name, own in (MEANINGS | LENGTH_MEANINGS).items()
+        for name, own in (meanings(VLLM.code) | length_meanings(VLLM.code)).items()
         for meaning in (own, own.also)
         if meaning and meaning.field == field and name.startswith(prefix) and name.endswith(f"_{part or 'total'}")
     }

@@ -74,8 +74,8 @@ def examine(
         judgement = judge(evidence, policy)
     findings = list(access)
     if status.up:
-        other_engine = evidence is not None and evidence.other_engine is not None
-        findings += _predictor(status, judgement, basis, span, other_engine=other_engine)
+        is_read = evidence is None or evidence.inference_engine.is_read
+        findings += _predictor(status, judgement, basis, span, is_read=is_read)
         findings += [pitfall_finding(pitfall) for pitfall in judgement.pitfalls]
     if reading is not None:
         findings += _log(reading, status)
@@ -131,11 +131,11 @@ def _with_log(evidence: Evidence, log: Analysis | None) -> Evidence:
 
 
 def _predictor(
-    status: PredictorStatus, judgement: Judgement, basis: Figures | None, span: str, *, other_engine: bool
+    status: PredictorStatus, judgement: Judgement, basis: Figures | None, span: str, *, is_read: bool
 ) -> list[Finding]:
     """Return the findings on the release, on drafting, and on the judged figures."""
     state, version = status.state, status.vllm_version
-    if state == "stats_disabled" and other_engine:
+    if state == "stats_disabled" and not is_read:
         return list(judgement.findings)
     if state == "stats_disabled":
         (finding,) = judgement.findings
@@ -159,11 +159,12 @@ def _engines(status: PredictorStatus) -> int:
 
 
 def _release(status: PredictorStatus) -> Finding:
-    version, number = status.vllm_version, _engines(status)
-    release = f"vLLM {version}" if version else "vLLM of unknown release (/version tells none)"
+    name, version, number = status.inference_engine or "vLLM", status.inference_engine_version, _engines(status)
+    release = f"{name} {version}" if version else f"{name} of unknown release (/version tells none)"
+    if status.engine_generation is not None:
+        release += f", {status.engine_generation.upper()}"
     engines = f"{number} engine{'s' if number != 1 else ''}"
-    generation = (status.engine_generation or "?").upper()
-    return Finding("PASS", "Release", f"{release}, {generation}, {engines}, model {', '.join(status.model_names)}")
+    return Finding("PASS", "Release", f"{release}, {engines}, model {', '.join(status.model_names) or 'not known'}")
 
 
 def _speculation(status: PredictorStatus) -> Finding:

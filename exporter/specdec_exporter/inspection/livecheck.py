@@ -167,7 +167,7 @@ async def observe(
         return (no_metrics(error, version),)
     answered = Finding("PASS", "Metrics", f"{state.url} answered in {(time.monotonic() - started) * 1000:.0f} ms")
     observe_snapshot(state, snapshot)
-    observe_version(state, await fetcher.version(timeout_seconds))
+    observe_version(state, await fetcher.version(timeout_seconds, state.engine))
     config = reading.analysis.last_config if reading else None
     if reading is not None and (config is None or not is_foreign(config, state.running.vllm_version)):
         for event in reading.analysis.start.events:

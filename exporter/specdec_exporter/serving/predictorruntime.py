@@ -169,7 +169,7 @@ class PredictorRuntime:
                 await self._asking_version.acquire()
             try:
                 if not self.state.version_asked:
-                    observe_version(self.state, await self.fetcher.version(timeout_seconds))
+                    observe_version(self.state, await self.fetcher.version(timeout_seconds, self.state.engine))
                     self._say_refusal()
             finally:
                 self._asking_version.release()

@@ -76,6 +76,11 @@ class Counts(msgspec.Struct, frozen=True):
         return share(self.cached_prompt_tokens, self.prompt_tokens)
 
     @property
+    def drafted(self) -> bool:
+        """Whether anything was drafted, as far as it is counted."""
+        return bool(self.draft_tokens or self.drafts)
+
+    @property
     def judged_tokens(self) -> float | None:
         """Draft tokens that the target could accept: the verified ones where they are counted, else all."""
         return self.draft_tokens if self.verified_tokens is None else self.verified_tokens

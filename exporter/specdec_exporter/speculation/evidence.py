@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import pitfalls_of
 from specdec_exporter.predictor.versions import KnownPitfall, parse_release
@@ -52,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times; ``None`` without
     such a baseline. ``log_windows`` counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the
-    server's arguments say. ``other_engine`` is what answers in vLLM's place, if it is known.
+    server's arguments say.
     """
 
     state: StateName
@@ -67,7 +68,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     baseline: DecodingBaseline | None = None
     cost: Measured | None = None
     deployment: Deployment = Deployment()
-    other_engine: str | None = None
+    inference_engine: InferenceEngine = VLLM
 
     @property
     def is_measured(self) -> bool:
@@ -89,5 +90,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.deployment, engines=self.engines, warnings=self.warnings, **known)
 
     def pitfalls(self) -> tuple[KnownPitfall, ...]:
-        """Return the known pitfalls that apply to this evidence; those that cost requests come first."""
-        return pitfalls_of(self.known())
+        """Return the known pitfalls that apply to this evidence; those that cost requests come first.
+
+        Only those of vLLM are known.
+        """
+        return pitfalls_of(self.known()) if self.inference_engine is VLLM else ()

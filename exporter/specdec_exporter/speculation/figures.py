@@ -64,7 +64,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drafted(self) -> bool:
         """Whether anything was drafted. A V0 engine tells no more than a rate."""
-        return bool(self.draft_tokens) or self.acceptance_ratio is not None
+        return bool(self.draft_tokens or self.drafts) or self.acceptance_ratio is not None
 
 
 def counts_of(engine: EngineSnapshot) -> Counts:

@@ -21,10 +21,9 @@ from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.sentences import (
     IDLE_SPECULATION,
     SUBJECTS,
-    WITHOUT_DRAFTS,
-    other_engine,
     sentence,
     undecided,
+    without_drafts,
 )
 from specdec_exporter.speculation.verdict import FINE, Finding, Judgement, Level, Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed, weigh
@@ -57,10 +56,7 @@ def _undecided(weighed: Weighed, case: Undecided, reason: str) -> tuple[Verdict,
 
 
 def _without_drafts(weighed: Weighed) -> Verdict:
-    state, figures, measured = weighed.evidence.state, weighed.evidence.figures, weighed.measured
-    said = WITHOUT_DRAFTS["one_token" if state == "idle" and figures and figures.one_token_each else state]
-    if (engine := weighed.evidence.other_engine) is not None:
-        said = other_engine(engine)
+    said, measured = without_drafts(weighed.evidence), weighed.measured
     loses = weighed.code in ("harmful", "not_paying")
     headline, action = IDLE_SPECULATION if loses else (said.headline, said.action)
     return Verdict(

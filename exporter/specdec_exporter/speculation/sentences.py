@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec.structs import replace
 
+from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEngine
 from specdec_exporter.speculation.benefit import BreakEven, against
-from specdec_exporter.speculation.evidence import Evidence
+from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import Level, Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed
@@ -29,12 +31,28 @@ def undecided(case: Undecided, reason: str) -> Verdict:
     return Verdict(code="unknown", headline=headline, reasons=(reason,), action=action)
 
 
-def other_engine(engine: str) -> WithoutDrafts:
-    """Return the sentences about an inference engine that is not vLLM."""
-    return WithoutDrafts(
-        headline=f"This is {engine}, whose metrics are not read: only those of vLLM are",
-        action="Give the URL of a vLLM server.",
-    )
+def without_drafts(evidence: Evidence) -> WithoutDrafts:
+    """Return the sentences about a predictor without drafts to judge."""
+    state, figures, engine = evidence.state, evidence.figures, evidence.inference_engine
+    if state == "stats_disabled" and not engine.is_read:
+        read = [other.name for other in ENGINES.values() if other.is_read]
+        action = f"Give the URL of a server of {', '.join(read[:-1])} or {read[-1]}."
+        return WithoutDrafts(headline=f"This is {engine.name}: {engine.untold}", action=action)
+    if state == "speculation_off" and engine.counts_without_speculation:
+        said = _NEVER_DRAFTED
+    elif state == "idle" and figures and figures.one_token_each:
+        said = _ONE_TOKEN
+    else:
+        said = _WITHOUT_DRAFTS[state]
+    reasons = said.reasons if engine is VLLM else said.reasons[:1]  # the others are about vLLM's log
+    return replace(said, reasons=reasons, action=_of_engine(said.action, engine))
+
+
+def _of_engine(text: str, engine: InferenceEngine) -> str:
+    """Return the text for another inference engine than vLLM."""
+    if engine is VLLM:
+        return text
+    return text.replace(VLLM.speculates_by, engine.speculates_by).replace(VLLM.name, engine.name)
 
 
 def sentence(weighed: Weighed, figures: Figures, even: BreakEven) -> tuple[str, str]:
@@ -42,7 +60,8 @@ def sentence(weighed: Weighed, figures: Figures, even: BreakEven) -> tuple[str, 
     headline, action = _words(weighed, figures, even)
     speedup = weighed.measured.speedup.value if weighed.measured else math.nan
     filled = {"speedup": speedup, "against": against(figures, even)}
-    return headline.format_map(filled), action.format(measure=_how_to_measure(weighed.evidence))
+    action = action.format(measure=_how_to_measure(weighed.evidence))
+    return headline.format_map(filled), _of_engine(action, weighed.evidence.inference_engine)
 
 
 def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
@@ -51,7 +70,7 @@ def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
     by_steps = weighed.evidence.cost is not None
     match weighed.code:
         case "broken":
-            return _BROKEN_BY_LENGTH if rate is None else _BROKEN
+            return _BROKEN_BY_LENGTH if rate is None and figures.per_position else _BROKEN
         case "slower":
             by_drafts = weighed.late is not None and weighed.late.by_drafts
             return _SLOWER_PAYING if pays else _SLOWER_BY_DRAFTS if by_drafts else _SLOWER
@@ -146,7 +165,7 @@ SUBJECTS: dict[str, tuple[Level, str]] = {
     "idle": ("PASS", "Drafting"),
     "not_drafting": ("WARN", "Drafting"),
 }
-WITHOUT_DRAFTS: dict[str, WithoutDrafts] = {
+_WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "unreachable": WithoutDrafts(
         headline="No metrics of the predictor, so nothing is known",
         action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
@@ -171,11 +190,6 @@ WITHOUT_DRAFTS: dict[str, WithoutDrafts] = {
         headline="Speculation is on; no tokens are being generated",
         action="Wait for traffic.",
     ),
-    "one_token": WithoutDrafts(
-        headline="Each request gets one token: nothing to draft here",
-        reasons=("a prefill server, or requests with max_tokens of 1",),
-        action="Nothing to do on a prefill server: ask the servers that decode.",
-    ),
     "not_drafting": WithoutDrafts(
         headline="Tokens are generated, but nothing is drafted",
         reasons=("no draft tokens while decoding steps go on",),
@@ -183,3 +197,13 @@ WITHOUT_DRAFTS: dict[str, WithoutDrafts] = {
         "n-gram lookup, prompts that hold nothing to copy.",
     ),
 }
+_ONE_TOKEN = WithoutDrafts(
+    headline="Each request gets one token: nothing to draft here",
+    reasons=("a prefill server, or requests with max_tokens of 1",),
+    action="Nothing to do on a prefill server: ask the servers that decode.",
+)
+_NEVER_DRAFTED = WithoutDrafts(
+    headline="Nothing was drafted since the predictor started: speculation is off, or drafts nothing",
+    reasons=("the predictor shows counters of drafts whether or not it speculates, and all of them are 0",),
+    action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
+)

@@ -77,7 +77,7 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     if evidence.state == "not_drafting":
         return _without_drafts(evidence, policy)
     if evidence.state != "drafting":
-        return Weighed(code=_WITHOUT_DRAFTS[evidence.state], evidence=evidence)
+        return Weighed(code=_word_without_drafts(evidence), evidence=evidence)
     if evidence.deployment.rejection_sampling == SYNTHETIC:
         why = "rejection_sample_method is synthetic: the operator set the rates of acceptance"
         return Weighed(code="unknown", evidence=evidence, undecided=("synthetic", why))
@@ -97,6 +97,13 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
             preliminary=few,
         )
     return _with_drafts(figures, figures.counted_ratio, evidence, policy, few=few, interval=interval)
+
+
+def _word_without_drafts(evidence: Evidence) -> VerdictCode:
+    """Return the word where nothing is drafted; counters at 0 prove nothing where they are always there."""
+    if evidence.state == "speculation_off" and evidence.inference_engine.counts_without_speculation:
+        return "unknown"
+    return _WITHOUT_DRAFTS[evidence.state]
 
 
 def _without_drafts(evidence: Evidence, policy: Policy) -> Weighed:

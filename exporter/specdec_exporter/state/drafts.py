@@ -39,9 +39,7 @@ class DraftSources:
         """Take in an answer; ``logged`` was served of the log until now. ``restarted``: all counts begin anew."""
         if restarted:
             self._unserved.clear()
-        counting = [
-            engine for engine in engines if None not in (engine.drafts, engine.draft_tokens, engine.accepted_tokens)
-        ]
+        counting = [engine for engine in engines if None not in (engine.drafts, engine.accepted_tokens)]
         for engine in counting:
             key = engine.model_name, engine.engine
             if engine.engine not in self._in_metrics and key in logged:

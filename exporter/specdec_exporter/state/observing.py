@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from specdec_exporter import bounds
 from specdec_exporter.baseline.pinned import NOT_SEEN, PinnedBaseline, fit
 from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
     EngineConfig,
@@ -58,6 +59,7 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
         snapshot = without_drafts(snapshot)
     answer = state.processes.take(snapshot, now, state.wall_clock(), lost=state.lost)
     state.up, state.up_reason, state.snapshot = True, None, answer.snapshot
+    _take_inference_engine(state, answer.snapshot)
     state.failed_start, state.lost = None, False
     state.dropped_figures.update(snapshot.dropped)
     state.dropped_figures["values"] += answer.left_out
@@ -97,8 +99,21 @@ def observe_failure(state: PredictorState, reason: str, *, lost: bool = False) -
 
 def observe_version(state: PredictorState, version: str | None) -> None:
     """Take in the predictor's version; ``None`` if it gave none."""
-    state.running, state.version_asked = replace(state.running, api_version=version), True
+    state.version_asked = True
+    if state.engine is VLLM:
+        state.running = replace(state.running, api_version=version)
+    else:
+        state.version = version
     _fit_baseline(state)
+
+
+def _take_inference_engine(state: PredictorState, snapshot: Snapshot) -> None:
+    """Take in what answers. After another inference engine, its release is not known."""
+    engine = snapshot.inference_engine
+    if engine is not None and engine is not state.inference_engine:
+        if state.inference_engine is not None:
+            state.running, state.version, state.version_asked = replace(state.running, api_version=None), None, False
+        state.inference_engine = engine
 
 
 def _warm_until(state: PredictorState, start: float | None, now: float) -> float:
@@ -120,7 +135,8 @@ def _take_engines(state: PredictorState, snapshot: Snapshot, now: float, *, rest
         # V0 shows no engine before the first request: only the names of the earlier engines stay valid.
         engines = tuple(EngineSnapshot(model_name=model, engine=name) for model, name in state.tracks)
     state.engines_told = len(engines) + snapshot.dropped.get("engines", 0)
-    state.positions = max((len(engine.accepted_tokens_per_position or ()) for engine in engines), default=0)
+    positions = (len(engine.accepted_tokens_per_position or ()) for engine in engines)
+    state.positions = max(positions, default=0) if state.engine.positions_are_k else 0
     tracks: dict[tuple[str, str], EngineTrack] = {}
     for engine in engines:
         key = (engine.model_name, engine.engine)

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from specdec_exporter.baseline.pinned import NOT_SEEN, Fit, PinnedBaseline
 from specdec_exporter.histogram import HistogramCounter
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.totals import LogTotals
@@ -69,7 +70,9 @@ class PredictorState:
     processes: Processes = field(default_factory=Processes)
     restarts: int = 0
     settled_at: float = -math.inf  # monotonic: until then the process is in its slow first time
+    inference_engine: InferenceEngine | None = None  # the last that answered
     version_asked: bool = False  # since the last restart that was seen
+    version: str | None = None  # of an engine other than vLLM
     dropped_figures: Counter[str] = field(default_factory=Counter)  # what the metrics held beyond a bound
 
     # Its engines, by model and name.
@@ -138,6 +141,11 @@ class PredictorState:
         if self.snapshot is not None and self.snapshot.engine_generation:
             return self.snapshot.engine_generation
         return self.running.config.engine_generation if self.running.config else None
+
+    @property
+    def engine(self) -> InferenceEngine:
+        """The inference engine that answers; vLLM until another one does."""
+        return self.inference_engine or VLLM
 
     @property
     def num_speculative_tokens(self) -> int | None:

@@ -58,6 +58,8 @@ def status_of(
         failed_start=explained(failed.failure, failed.message, failed.timestamp) if failed else None,
         state=state_name(state),
         model_names=state.model_names,
+        inference_engine=state.inference_engine.name if state.inference_engine else None,
+        inference_engine_version=state.version or running.vllm_version,
         vllm_version=running.vllm_version,
         engine_generation=state.engine_generation,
         method=running.method,
@@ -158,6 +160,10 @@ def _baseline(pinned: PinnedBaseline, fit: Fit) -> BaselineStatus:
 def noted(state: PredictorState) -> tuple[KnownPitfall, ...]:
     """Return what the figures leave out or mix up here, whatever the release."""
     notes = []
+    if state.counted and (engine := state.engine).untold:
+        notes.append(
+            KnownPitfall(code="untold", releases="", meaning=f"{engine.untold}.", action=engine.remedy, costly=False)
+        )
     told, shown, processes = state.engines_told, len(state.tracks), state.process_count
     if told > shown:
         notes.append(

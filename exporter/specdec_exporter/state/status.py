@@ -132,6 +132,8 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed_start: FailedStart | None = None  # the last start by the log, if it failed
     state: StateName
     model_names: tuple[str, ...]
+    inference_engine: str | None = None  # its name, such as "vLLM"; null: not known
+    inference_engine_version: str | None = None
     vllm_version: str | None
     engine_generation: str | None
     method: str | None

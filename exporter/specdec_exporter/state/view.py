@@ -17,7 +17,7 @@ from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.evidence import Evidence, StateName
-from specdec_exporter.speculation.figures import Figures, figures, timed_counts_of, without_length
+from specdec_exporter.speculation.figures import Figures, counts_of, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.weighing import weigh
 from specdec_exporter.state.drafts import Drafted, drafts_of_log
@@ -95,7 +95,7 @@ def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures |
     if not windows:
         return None
     counts = _total(windows)
-    if not countable and not counts.draft_tokens:
+    if not countable and not counts.drafted:
         return None  # without lines in the window the log says nothing
     seconds = max(window.seconds for window in windows)
     result = _figures(state, counts, "metrics" if countable else "log", seconds, concurrency(windows))
@@ -104,7 +104,7 @@ def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures |
 
 def _has_windows(state: PredictorState, track: EngineTrack) -> bool:
     """Whether the counters give windows: they exist, and do not sum lifetime totals as V0's do."""
-    return state.counted and state.engine_generation != "v0" and track.snapshot.draft_tokens is not None
+    return state.counted and state.engine_generation != "v0" and track.snapshot.counts_drafts
 
 
 def knows_acceptance(state: PredictorState, track: EngineTrack) -> bool:
@@ -127,7 +127,7 @@ def _windows(state: PredictorState, rings: Iterable[SampleRing], seconds: float)
 
 
 def _total(windows: Iterable[Window]) -> Counts:
-    return reduce(add, (window.counts for window in windows))
+    return reduce(add, (window.counts for window in windows), Counts())
 
 
 def lifetime_of(state: PredictorState, only: EngineKey | None = None) -> Figures | None:
@@ -141,7 +141,8 @@ def lifetime_of(state: PredictorState, only: EngineKey | None = None) -> Figures
             return None
         return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
     counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
-    return None if counts.draft_tokens is None else _figures(state, counts, "metrics", None)
+    counted = any(track.snapshot.counts_drafts for track in tracks)
+    return _figures(state, counts, "metrics", None) if counted else None
 
 
 def _figures(
@@ -182,12 +183,12 @@ def state_name(state: PredictorState, only: EngineKey | None = None) -> StateNam
         return "unreachable"
     if not state.snapshot.stats_present or _contradicts(state.snapshot.dropped, tracks):
         return "stats_disabled"
-    if not _speculates(state.running.speculative, tracks):
+    if not _speculates(state, tracks):
         return "speculation_off"
     stepped, drafted = _activity(state, tracks)
     if not drafted and state.engine_generation == "v0":  # its counters move once a log interval; the log tells more
         logged = _windows(state, _log_rings(state, only), state.policy.state_window_seconds)
-        drafted = any(window.counts.draft_tokens for window in logged)
+        drafted = any(window.counts.drafted for window in logged)
     if drafted:
         return "drafting"
     return "not_drafting" if stepped else "idle"
@@ -200,29 +201,39 @@ def _contradicts(dropped: dict[str, int], tracks: list[EngineTrack]) -> bool:
 
 
 def _activity(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, bool]:
-    """Return whether the engines decode, and whether they draft. A single answer tells it by what runs."""
+    """Return whether the engines decode, and whether they draft. A single answer tells it by what runs.
+
+    An engine that counts at the end of a request is at work as long as one runs, and does what it did before.
+    """
     windows = _windows(state, (track.ring for track in tracks), state.policy.state_window_seconds)
-    if not windows:
-        stepped = any(track.snapshot.requests_running for track in tracks)
-        return stepped, stepped and any(track.snapshot.draft_tokens for track in tracks)
     counts = _total(windows)
-    return bool(counts.generation_tokens if counts.steps is None else counts.steps), bool(counts.draft_tokens)
+    stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
+    if windows and (stepped or not state.engine.counts_at_end):
+        return stepped, counts.drafted
+    running = any(track.snapshot.requests_running for track in tracks)
+    counted = any(track.snapshot.generation_tokens for track in tracks)
+    pending = state.engine.counts_at_end and not counted
+    return running, running and (pending or any(counts_of(track.snapshot).drafted for track in tracks))
 
 
-def _speculates(configured: bool | None, tracks: Iterable[EngineTrack]) -> bool:
+def _speculates(state: PredictorState, tracks: Iterable[EngineTrack]) -> bool:
     """Whether speculation is on by the start in the log; if that does not tell, whether metrics prove it."""
-    return any(_drafts(track.snapshot) for track in tracks) if configured is None else configured
+    if state.running.speculative is not None:
+        return state.running.speculative
+    always_counts = state.engine.counts_without_speculation
+    return any(_drafts(track.snapshot, always_counts=always_counts) for track in tracks)
 
 
-def _drafts(engine: EngineSnapshot) -> bool:
+def _drafts(engine: EngineSnapshot, *, always_counts: bool) -> bool:
     """Whether the metrics alone prove that speculation is on.
 
-    From 0.8.5 on the counters exist only with speculation. 0.8.3 and 0.8.4 have no drafts counter and always register
-    the others, so only a count proves it. A V0 engine shows its gauge only after it has drafted.
+    From 0.8.5 on vLLM has the counters only with speculation. 0.8.3 and 0.8.4 have no drafts counter and always
+    register the others, so only a count proves it; so do engines that ``always_counts``. A V0 engine shows its gauge
+    only after it has drafted.
     """
-    if engine.drafts is not None:
+    if engine.drafts is not None and not always_counts:
         return True
-    return bool(engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None
+    return bool(engine.drafts or engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None
 
 
 # --- Counts to serve --------------------------------------------------------------------------------------------------
@@ -295,7 +306,7 @@ def evidence_of(state: PredictorState) -> Evidence:
         baseline=state.baseline,
         cost=state.cost,
         deployment=state.running.deployment,
-        other_engine=state.snapshot.other_engine if state.snapshot else None,
+        inference_engine=state.engine,
     )
 
 

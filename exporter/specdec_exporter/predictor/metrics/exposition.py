@@ -8,32 +8,21 @@ the text format, also for OpenMetrics: it reads those samples as well, and accep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from io import BytesIO
-from typing import Final, TextIO, cast
+from typing import TextIO, cast
 
 from prometheus_client.parser import text_fd_to_metric_families
 from prometheus_client.samples import Sample
 
 from specdec_exporter import bounds
 from specdec_exporter.errors import ExpositionError
-from specdec_exporter.predictor.metrics.families import (
-    LENGTH_MEANINGS,
-    MEANINGS,
-    PREFIXES,
-    TELLING_FAMILIES,
-    engine_generation,
-)
+from specdec_exporter.predictor.engines.engine import answering
+from specdec_exporter.predictor.metrics.families import engine_generation, length_meanings, meanings
 from specdec_exporter.predictor.metrics.reading import EngineKey, EngineReader
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 
-# A line of the inference engine: a sample, or a HELP or TYPE line that declares a family.
-_ENGINE_LINE = re.compile(
-    rb"\s*+(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?"
-    rb"(?P<name>(?:" + "|".join(PREFIXES).encode() + rb")"
-    rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])"
-)
 # Several API servers (the client's multiprocess mode) and the Rust frontend do not say it.
 _START_TIME = "process_start_time_seconds"
 _START_TIME_LINE = f"{_START_TIME} ".encode()  # one with labels is another's
@@ -43,17 +32,6 @@ _DECLARATION = re.compile(rb"\s*#[ \t]+(?:HELP|TYPE|UNIT|EOF)\b")
 _BEGINNING = re.compile(rb"\s*+(?:#|[a-zA-Z_:][a-zA-Z0-9_:]*(?:[ \t]*\{|[ \t]+[-+.0-9iInN]))")
 _FOREIGN_ENCODINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _OPENMETRICS = "application/openmetrics-text"
-# By how the names of their families begin.
-_OTHER_ENGINES: Final[Mapping[bytes, str]] = {
-    b"sglang:": "SGLang",
-    b"llamacpp:": "llama.cpp",
-    b"lmdeploy:": "LMDeploy",
-    b"trtllm_": "TensorRT-LLM",
-    b"nv_inference_": "Triton",
-    b"nv_trt_llm_": "Triton",
-    b"tgi_": "Text Generation Inference",
-}
-_OTHER_FAMILIES: Final = re.compile(rb"^(" + b"|".join(_OTHER_ENGINES) + rb")\w", re.MULTILINE)
 
 
 def parse_exposition(
@@ -77,19 +55,21 @@ def parse_exposition(
     _refuse_fragment(body, content_type)
     if (lines := body.count(b"\n")) > bounds.BODY_LINES:
         raise ExpositionError("too_large", f"expected at most {bounds.BODY_LINES} lines, found {lines}")
-    meanings = MEANINGS | LENGTH_MEANINGS if lengths else MEANINGS
-    reader = EngineReader(most_engines, known)
+    engine = answering(body)
+    if engine is None or not engine.is_read:
+        _refuse_unsound(body)
+        return Snapshot(engines=(), inference_engine=engine, engine_generation=None, stats_present=False)
+    wanted = meanings(engine.code) | length_meanings(engine.code) if lengths else meanings(engine.code)
+    reader = EngineReader(engine, most_engines, known)
+    telling = engine.generations.v0 | engine.generations.v1 | engine.generations.any
     families: set[str] = set()
-    stats_present = False
 
     def is_read(line: bytes) -> bool:
-        nonlocal stats_present
-        if (ours := _ENGINE_LINE.match(line)) is None:
+        if (ours := engine.line.match(line)) is None:
             return line.startswith(_START_TIME_LINE) and len(line) <= bounds.SERIES_BYTES
-        stats_present = True
-        if (family := ours["family"].decode()) in TELLING_FAMILIES:
+        if (family := ours["family"].decode()) in telling:
             families.add(family)
-        if ours["comment"] or ours["name"].decode() not in meanings:
+        if ours["comment"] or ours["name"].decode() not in wanted:
             return False
         if len(line) > bounds.SERIES_BYTES:
             reader.dropped["labels"] += 1
@@ -98,26 +78,18 @@ def parse_exposition(
 
     started = None
     for sample in _samples(body, is_read):
-        if (meaning := meanings.get(sample.name)) is not None:
+        if (meaning := wanted.get(sample.name)) is not None:
             reader.add(meaning, sample.labels, sample.value)
         elif sample.name == _START_TIME and 0 < sample.value <= bounds.COUNT:
             started = float(sample.value)
-    if not stats_present:
-        _refuse_unsound(body)
     return Snapshot(
         engines=reader.engines(),
-        engine_generation=engine_generation(families, engine_labels=reader.engine_labels) if stats_present else None,
-        stats_present=stats_present,
+        inference_engine=engine,
+        engine_generation=engine_generation(engine, families, engine_labels=reader.engine_labels),
+        stats_present=True,
         process_start_time_seconds=started,
         dropped=dict(reader.dropped),
-        other_engine=None if stats_present else _other_engine(body),
     )
-
-
-def _other_engine(body: bytes) -> str | None:
-    """Name the inference engine whose families these are; what it counts is not read."""
-    line = _OTHER_FAMILIES.search(body)
-    return _OTHER_ENGINES[line[1]] if line else None
 
 
 def _refuse_other_text(body: bytes) -> None:

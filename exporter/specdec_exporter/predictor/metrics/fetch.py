@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -23,13 +23,15 @@ from specdec_exporter import __version__, bounds
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import ConfigError, ExpositionError, FetchError, FetchReason
 from specdec_exporter.formatting import plain
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 from specdec_exporter.predictor.metrics.access import Credentials
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.reading import EngineKey
-from specdec_exporter.predictor.metrics.snapshot import Snapshot
+from specdec_exporter.predictor.metrics.snapshot import Snapshot, with_model
 
 _CLOSED: Final = "the connection was closed without an answer"
 _MAX_REDIRECTS: Final = 3
+_MODELS_SECONDS: Final = 1.0  # for the name of the model, where a fetch needs that
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 # In OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
@@ -42,10 +44,6 @@ _HEADERS: Final = {
 }
 # Several callers with different deadlines may wait for one request.
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
-
-
-class _Version(msgspec.Struct):
-    version: str
 
 
 class _Model(msgspec.Struct):
@@ -114,6 +112,7 @@ class MetricsFetcher:
         self._lengths = lengths
         self._large_body = large_body or asyncio.Lock()
         self._known: frozenset[EngineKey] = frozenset()
+        self._model_name: str | None = None  # where the metrics do not tell
         self._metrics_url, self._base = _endpoints(url)
         self._credentials = Credentials(access, has_password=self._base.user is not None)
         self._flight: _Flight | None = None
@@ -135,6 +134,7 @@ class MetricsFetcher:
         except FetchError as error:
             self.failures[error.reason] += not flight.failed
             flight.failed = True
+            self._model_name = None  # what answers next may serve another model
             raise
         finally:
             flight.waiting -= 1
@@ -153,14 +153,17 @@ class MetricsFetcher:
                 f"GET {without_credentials(self._metrics_url)} did not answer in full within {timeout_seconds:g} s",
             ) from error
 
-    async def version(self, timeout_seconds: float) -> str | None:
-        """Return the release of vLLM from ``GET /version``, e.g. ``0.32.0``; ``None`` if there is no such answer."""
-        answer = await self.ask("version", _Version, timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
-        return answer.version if answer and _VERSION.fullmatch(answer.version) else None
+    async def version(self, timeout_seconds: float, engine: InferenceEngine = VLLM) -> str | None:
+        """Return the release of ``engine``, e.g. ``0.32.0`` from ``GET /version``; ``None`` if it does not tell."""
+        if (asked := engine.version) is None:
+            return None
+        answer = await self.ask(asked.path, dict[str, Any], timeout_seconds, max_bytes=bounds.VERSION_BODY_BYTES)
+        version = answer.get(asked.field) if answer else None
+        return version if isinstance(version, str) and _VERSION.fullmatch(version) else None
 
-    async def models(self, timeout_seconds: float) -> dict[str, str | None]:
+    async def models(self, timeout_seconds: float, path: str = "v1/models") -> dict[str, str | None]:
         """Return loaded models by served name, from ``GET /v1/models``; empty if there is no such answer."""
-        answer = await self.ask("v1/models", _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
+        answer = await self.ask(path, _Models, timeout_seconds, max_bytes=bounds.MODELS_BODY_BYTES)
         return {plain(model.id): model.root and plain(model.root) for model in answer.data} if answer else {}
 
     async def ask(
@@ -195,8 +198,18 @@ class MetricsFetcher:
                 raise FetchError(error.reason, f"GET {without_credentials(self._metrics_url)}: {error}") from error
             finally:
                 self._parsing = False
+        snapshot = await self._named(snapshot)
         self._known = frozenset((engine.model_name, engine.engine) for engine in snapshot.engines)
         return snapshot
+
+    async def _named(self, snapshot: Snapshot) -> Snapshot:
+        """Name the model of an engine whose metrics do not name it, as long as nothing else may answer."""
+        engine = snapshot.inference_engine
+        if engine is None or engine.models is None:
+            return snapshot
+        if self._model_name is None:
+            self._model_name = next(iter(await self.models(_MODELS_SECONDS, engine.models)), None)
+        return with_model(snapshot, self._model_name or "")
 
     async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None]:
         """Return body and Content-Type of ``url``, after redirects within its host and port.

@@ -14,6 +14,7 @@ from typing import Any
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import InferenceEngine
 from specdec_exporter.predictor.metrics.families import SCALARS, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
 
@@ -41,8 +42,10 @@ class EngineReader:
     ``values``, and ``histograms`` with too many buckets.
     """
 
-    def __init__(self, most_engines: int, known: AbstractSet[EngineKey]) -> None:
-        self.engine_labels = False  # a sample has the label "engine"
+    def __init__(self, engine: InferenceEngine, most_engines: int, known: AbstractSet[EngineKey]) -> None:
+        self._model_label = engine.labels.get("model_name", "model_name")
+        self._engine_label = engine.labels.get("engine", "engine")
+        self.engine_labels = False  # a sample names its engine
         self.dropped: Counter[str] = Counter()
         self._most = most_engines
         self._known = known
@@ -56,13 +59,15 @@ class EngineReader:
 
     def add(self, meaning: Meaning, labels: Mapping[str, str], value: float) -> None:
         """Take in one sample."""
-        self.engine_labels |= "engine" in labels
-        engine = labels.get("engine", "0")  # releases without the label (V0, and V1 before 0.8.3) run one engine
+        self.engine_labels |= self._engine_label in labels
+        engine = labels.get(
+            self._engine_label, "0"
+        )  # releases without the label (V0, and V1 before 0.8.3) run one engine
         if meaning.shape == "info":
             if self._admits_info(engine) and (capacity := _capacity(labels)) is not None:
                 self._capacities.setdefault(plain(engine), capacity)
             return
-        spelled, key = (labels.get("model_name", ""), engine), _key(meaning, labels)
+        spelled, key = (labels.get(self._model_label, ""), engine), _key(meaning, labels)
         name = plain(spelled[0]), plain(engine)
         if not self._admits(name, spelled, key):
             return

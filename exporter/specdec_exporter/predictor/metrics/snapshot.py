@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 
 EngineGeneration = Literal["v0", "v1"]
 
@@ -63,13 +64,18 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     prompt_length: Histogram | None = None
     generation_length: Histogram | None = None
 
+    @property
+    def counts_drafts(self) -> bool:
+        """Whether drafts are counted, or their tokens."""
+        return self.draft_tokens is not None or self.drafts is not None
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One fetch. ``engines`` is sorted by ``(model_name, engine)``.
 
-    ``stats_present`` is false when the body is a sound exposition without a single family of the inference engine
-    (``--disable-log-stats``, or the wrong port). ``engine_generation`` is ``None`` exactly then. ``other_engine`` names
-    an inference engine whose families are in it instead, if it is a known one.
+    ``stats_present`` is false when the body is a sound exposition without a single family of an inference engine that
+    is read (``--disable-log-stats``, or the wrong port). ``inference_engine`` may be known even so, by its families.
+    Only vLLM has an ``engine_generation``.
     ``process_start_time_seconds`` is Unix time, if the predictor exposes it. ``dropped`` counts what the body held
     beyond a bound (see :mod:`specdec_exporter.bounds`), by what.
     """
@@ -79,7 +85,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     stats_present: bool
     process_start_time_seconds: float | None = None
     dropped: dict[str, int] = {}
-    other_engine: str | None = None
+    inference_engine: InferenceEngine | None = None
+
+    @property
+    def is_vllm(self) -> bool:
+        """Whether vLLM answered, or nobody that is known."""
+        return self.inference_engine in (None, VLLM)
 
 
 def without_drafts(snapshot: Snapshot) -> Snapshot:
@@ -95,6 +106,15 @@ def without_drafts(snapshot: Snapshot) -> Snapshot:
             draft_tokens_per_position=None,
             request_acceptance=None,
         )
+        for engine in snapshot.engines
+    )
+    return msgspec.structs.replace(snapshot, engines=tuple(engines))
+
+
+def with_model(snapshot: Snapshot, model_name: str) -> Snapshot:
+    """Return the snapshot with this name wherever its engines name no model."""
+    engines = (
+        engine if engine.model_name else msgspec.structs.replace(engine, model_name=model_name)
         for engine in snapshot.engines
     )
     return msgspec.structs.replace(snapshot, engines=tuple(engines))

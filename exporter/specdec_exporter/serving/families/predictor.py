@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.serving.families.family import ENGINE, MODEL, Group, gauge
 from specdec_exporter.speculation.evidence import StateName
 from specdec_exporter.speculation.verdict import VerdictCode
@@ -24,7 +25,8 @@ _VERIFICATION = {True: "adaptive", False: "full", None: ""}
 def _facts(known: PredictorState) -> dict[object, float]:
     running = known.running
     verification = _VERIFICATION[running.deployment.adaptive_verification]
-    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification)
+    engine = known.inference_engine.code if known.inference_engine else ""
+    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification, engine)
     return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
 
 
@@ -34,9 +36,17 @@ PREDICTOR: Group[tuple[PredictorState, StateName]] = Group(  # and the state of 
         gauge(
             "specdec_predictor_info",
             "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if "
-            "vLLM verifies only part of each draft (it does not count which), full if all.",
+            f"vLLM verifies only part of each draft (it does not count which), full if all. `inference_engine`: one of "
+            f"{', '.join(ENGINES)}.",
             lambda s: _facts(s[0]),
-            labels=("vllm_version", "engine_generation", "method", "draft_model", "verification"),
+            labels=(
+                "vllm_version",
+                "engine_generation",
+                "method",
+                "draft_model",
+                "verification",
+                "inference_engine",
+            ),
         ),
         gauge(
             "specdec_num_speculative_tokens",

@@ -1,0 +1,109 @@
+"""The inference engines that are known, and which of them an answer is from. Pure but for reading files of this package.
+
+Another engine is one more file here. What it counts is read under our names; what it does not count stays absent.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import msgspec.yaml
+
+# The fewest families of another engine than vLLM: a single one may be another program's that speaks of it.
+_FEWEST_FAMILIES: Final = 2
+Names = dict[str, tuple[str, ...]]
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an engine tells its release: the ``field`` of the JSON at ``path``, relative to the base of its URL."""
+
+    path: str
+    field: str
+
+
+class Generations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Families that only one generation of the engine has, and those that each server has."""
+
+    v0: frozenset[str] = frozenset()
+    v1: frozenset[str] = frozenset()
+    any: frozenset[str] = frozenset()
+
+
+class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """One inference engine, as its file describes it.
+
+    ``code`` is the name of the file, ``name`` what people write. Each family's name begins with one of ``prefixes``.
+    ``counters``, ``gauges``, ``histograms`` and ``lengths``: fields of :class:`EngineSnapshot` and their names, without
+    a prefix and ``_total``, the best first. A counter ``stands_in`` for another field that has no name of its own.
+    ``labels``: our labels and the engine's, where they differ. An engine without names is known, and tells nothing.
+    ``version`` and ``models``: where it tells its release, and its model if no metric names that.
+
+    ``counts_at_end``: its counters grow when a request ends. ``counts_without_speculation``: it shows counters of
+    drafts, at 0, also where speculation is off. ``positions_are_k``: it shows each position that a draft can have.
+    ``speculates_by``: what its operator writes to switch speculation on. ``untold``: what it does not tell, and what
+    that means, for people; ``remedy``: what to do about that.
+    """
+
+    code: str = ""
+    name: str
+    prefixes: tuple[str, ...]
+    counters: Names = {}
+    stands_in: dict[str, str] = {}
+    gauges: Names = {}
+    histograms: Names = {}
+    lengths: Names = {}
+    infos: frozenset[str] = frozenset()
+    labels: dict[str, str] = {}
+    generations: Generations = Generations()
+    version: Asked | None = None
+    models: str | None = None
+    counts_at_end: bool = False
+    counts_without_speculation: bool = False
+    positions_are_k: bool = False
+    speculates_by: str = ""
+    untold: str = ""
+    remedy: str = ""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it tells anything that is read."""
+        return bool(self.counters)
+
+    @cached_property
+    def line(self) -> re.Pattern[bytes]:
+        """A line of the engine: a sample, or a HELP or TYPE line that declares a family."""
+        prefixes = "|".join(map(re.escape, self.prefixes)).encode()
+        return re.compile(
+            rb"^[^\S\n]*+(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?(?P<name>(?:" + prefixes + rb")"
+            rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])",
+            re.MULTILINE,
+        )
+
+    def families(self, body: bytes) -> int:
+        """Return how many families of the engine ``body`` has."""
+        if not any(prefix.encode() in body for prefix in self.prefixes):
+            return 0  # much faster than looking at each line
+        return len({line["family"] for line in self.line.finditer(body)})
+
+
+def _read() -> dict[str, InferenceEngine]:
+    files = sorted(Path(__file__).parent.glob("*.yaml"))
+    described = {file.stem: msgspec.yaml.decode(file.read_bytes(), type=InferenceEngine) for file in files}
+    return {code: msgspec.structs.replace(engine, code=code) for code, engine in described.items()}
+
+
+ENGINES: Final = _read()  # by code
+VLLM: Final = ENGINES["vllm"]
+_OTHERS: Final = tuple(engine for engine in ENGINES.values() if engine is not VLLM)
+
+
+def answering(body: bytes) -> InferenceEngine | None:
+    """Return the engine whose families ``body`` has, and the most of them; ``None`` if it has none of a known one."""
+    count, code = max((engine.families(body), engine.code) for engine in _OTHERS)
+    if count >= _FEWEST_FAMILIES and count > VLLM.families(body):
+        return ENGINES[code]
+    return VLLM if VLLM.line.search(body) else None
