@@ -128,16 +128,16 @@ class _Range:
 
     async def find_service(self) -> None:
         """Choose the families to read, and make sure that they belong to one service and one model."""
-        matching: list[Series] = []
+        field, matching = "generation_tokens", list[Series]()
         candidates: list[Callable[[str, str], Sequence[str]]] = [_exported_names]
         candidates += [functools.partial(_predictor_names, prefix) for prefix in VLLM.prefixes]
         for self._names in candidates:
-            if matching := await self._increase("generation_tokens"):
+            if matching := await self._increase(field):
                 break
         if not matching:
             raise BaselineError(
                 f"no series of a predictor matches {{{self._matchers}}} in the range: expected "
-                f"{_exported_names('generation_tokens')[0]} or {_predictor_names(VLLM.prefixes[0], 'generation_tokens')[0]}"
+                f"{_exported_names(field)[0]} or {_predictor_names(VLLM.prefixes[0], field)[0]}"
             )
         services = sorted({tuple((key, series.labels.get(key, "")) for key in IDENTITY) for series in matching})
         if len(services) > 1:

@@ -191,7 +191,8 @@ def _drafting(status: PredictorStatus, basis: Figures | None, span: str) -> Find
         words = "each request gets one token: nothing to draft here (prefill, or max_tokens 1)"
         return Finding("PASS", "Drafting", words)
     if status.state == "drafting" and window is not None:
-        drafts = f"{count(window.drafts)} drafts of {count(window.draft_tokens)} tokens in {seconds}"
+        tokens = "" if window.draft_tokens is None else f" of {count(window.draft_tokens)} tokens"
+        drafts = f"{count(window.drafts)} drafts{tokens} in {seconds}"
         return Finding("PASS", "Drafting", drafts if basis is window else f"{drafts}{judged}")
     if lifetime is not None and lifetime.drafted:
         drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"

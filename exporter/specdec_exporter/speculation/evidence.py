@@ -53,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times; ``None`` without
     such a baseline. ``log_windows`` counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the
-    server's arguments say.
+    server's arguments say. ``draft_overhead_ratio``: seconds of drafting / seconds of an iteration, by the engine.
     """
 
     state: StateName
@@ -69,11 +69,22 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: Measured | None = None
     deployment: Deployment = Deployment()
     inference_engine: InferenceEngine = VLLM
+    draft_overhead_ratio: float | None = None
 
     @property
     def is_measured(self) -> bool:
         """Whether the speed-up against the baseline's step times is known."""
         return self.cost is not None and self.cost.speedup is not None
+
+    @property
+    def speedup_max(self) -> float | None:
+        """The most that the speed-up can be where the engine tells what drafting costs.
+
+        An iteration without drafting takes at least as long as a step without speculation.
+        """
+        length = self.figures.mean_acceptance_length if self.figures else None
+        overhead = self.draft_overhead_ratio
+        return None if length is None or overhead is None else length * (1.0 - overhead)
 
     def known(self) -> Deployment:
         """Return the deployment with all that the evidence shows of it."""

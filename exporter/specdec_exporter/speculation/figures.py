@@ -50,11 +50,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         """Drafts; draft tokens where the release counts no drafts."""
         return self.draft_tokens if self.drafts is None else self.drafts
 
-    @property
-    def counted_ratio(self) -> float | None:
-        """Accepted / draft tokens as vLLM counts them: too low if it verifies only part of each draft."""
+    def counted_ratio(self, num_speculative_tokens: int | None) -> float | None:
+        """Accepted / draft tokens as the engine counts them: too low if it verifies only part of each draft.
+
+        Where no draft tokens are counted, each draft is taken for one of k tokens.
+        """
+        drafted = self.draft_tokens
+        if drafted is None and self.drafts is not None:
+            drafted = self.drafts * (num_speculative_tokens or 0)
         found = self.acceptance_ratio
-        return acceptance.acceptance_ratio(self.accepted_tokens, self.draft_tokens) if found is None else found
+        return acceptance.acceptance_ratio(self.accepted_tokens, drafted) if found is None else found
 
     @property
     def one_token_each(self) -> bool:

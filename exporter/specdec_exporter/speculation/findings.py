@@ -9,10 +9,12 @@ import msgspec
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven, needed
 from specdec_exporter.speculation.chance import Estimate
-from specdec_exporter.speculation.evidence import DecodingBaseline
+from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
 from specdec_exporter.speculation.verdict import Finding, VerdictCode
+
+_NO_RATE = "Draft tokens are not counted: there is a length, and no acceptance rate."
 
 
 def by_break_even(
@@ -29,7 +31,7 @@ def by_break_even(
     The word, ``code``, tells whether the draft may be why.
     """
     counts = not (decided and even.basis == "assumed")
-    low = counts and (figures.counted_ratio or 0.0) < even.acceptance_ratio
+    low = counts and (figures.counted_ratio(num_speculative_tokens) or 0.0) < even.acceptance_ratio
     findings = _acceptance(figures, num_speculative_tokens, even, policy, low=low)
     if figures.mean_acceptance_length is not None and even.mean_acceptance_length is not None:
         text = f"mean acceptance length {figures.mean_acceptance_length:.2f}; {needed(figures, even)}"
@@ -45,7 +47,7 @@ def _acceptance(
     figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, low: bool
 ) -> list[Finding]:
     if (rate := figures.acceptance_ratio) is None:
-        return [Finding("PASS", "Verification", PARTLY_VERIFIED)]
+        return [Finding("PASS", "Verification", PARTLY_VERIFIED if figures.draft_tokens is not None else _NO_RATE)]
     text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
     if rate < policy.acceptance_ratio_flag and not low:
         text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"
@@ -104,6 +106,17 @@ def chance_findings(
         acceptance = f": acceptance lies between {interval.low:.2f} and {interval.high:.2f} (95 %)" if interval else ""
         findings.append(Finding("PASS", "Chance", f"it may also be {words}{acceptance}"))
     return findings
+
+
+def cost_findings(evidence: Evidence) -> list[Finding]:
+    """Return what drafting costs by the engine's own measure."""
+    most, overhead = evidence.speedup_max, evidence.draft_overhead_ratio
+    if most is None or overhead is None:
+        return []
+    text = (
+        f"drafting took {overhead:.1%} of the engine's last iteration, by the engine: a speed-up of at most {most:.2f}"
+    )
+    return [Finding("WARN" if most < 1.0 else "PASS", "Draft cost", text)]
 
 
 def answer_findings(rejection_sampling: str | None) -> list[Finding]:

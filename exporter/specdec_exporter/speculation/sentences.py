@@ -104,6 +104,10 @@ _LOOK_ELSEWHERE = (
 _UNDECIDED: dict[Undecided, _Words] = {
     "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
+    "unknown_k": (
+        "Length is known, k is not: there is no verdict",
+        "To know, compare results of vllm bench serve with and without speculation (specdec-exporter compare).",
+    ),
     "synthetic": (
         "Acceptance is synthetic: it says nothing about the draft",
         "To measure the draft, remove rejection_sample_method from --speculative-config: synthetic is for tests.",

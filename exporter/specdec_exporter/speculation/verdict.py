@@ -19,7 +19,7 @@ VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "br
 # Words that say nothing against drafts.
 FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
 # Why there is no word though there are drafts.
-Undecided = Literal["no_figures", "few_drafts", "synthetic"]
+Undecided = Literal["no_figures", "few_drafts", "synthetic", "unknown_k"]
 Level = Literal["PASS", "WARN", "FAIL"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
 

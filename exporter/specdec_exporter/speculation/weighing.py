@@ -82,9 +82,9 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
         why = "rejection_sample_method is synthetic: the operator set the rates of acceptance"
         return Weighed(code="unknown", evidence=evidence, undecided=("synthetic", why))
     figures = evidence.figures
-    if figures is None or figures.counted_ratio is None:
-        why = "two readings of the predictor are needed"
-        return Weighed(code="unknown", evidence=evidence, undecided=("no_figures", why))
+    rate = figures.counted_ratio(evidence.num_speculative_tokens) if figures else None
+    if figures is None or rate is None:
+        return Weighed(code="unknown", evidence=evidence, undecided=_why_undecided(figures))
     few = too_few(figures, policy)
     # Where vLLM verifies only part of each draft, the acceptance rate is withheld.
     interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
@@ -96,7 +96,14 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
             acceptance_ratio=interval,
             preliminary=few,
         )
-    return _with_drafts(figures, figures.counted_ratio, evidence, policy, few=few, interval=interval)
+    return _with_drafts(figures, rate, evidence, policy, few=few, interval=interval)
+
+
+def _why_undecided(figures: Figures | None) -> tuple[Undecided, str]:
+    if figures is not None and figures.mean_acceptance_length is not None:
+        length = f"{figures.mean_acceptance_length:.2f} tokens a step; of how many that were drafted is not counted"
+        return "unknown_k", length
+    return "no_figures", "two readings of the predictor are needed"
 
 
 def _word_without_drafts(evidence: Evidence) -> VerdictCode:
@@ -206,7 +213,8 @@ def _guess(
     Where vLLM verifies only part of each draft, position 0 shows what is broken. While a measurement does not tell yet,
     nothing is said to be good.
     """
-    head = next(iter(figures.per_position), 1.0) if figures.acceptance_ratio is None else None
+    partly = figures.acceptance_ratio is None and figures.draft_tokens is not None
+    head = next(iter(figures.per_position), 1.0) if partly else None
 
     broken = policy.acceptance_ratio_broken
     if head is None:  # of a long draft, a small share is enough
@@ -216,7 +224,8 @@ def _guess(
     def word(accepted: float) -> VerdictCode:
         if (accepted if head is None else head) < broken:
             return "broken"
-        return "watch" if evidence.cost is not None or accepted < even.watch_acceptance_ratio else "healthy"
+        doubtful = evidence.cost is not None or (evidence.speedup_max or 1.0) < 1.0
+        return "watch" if doubtful or accepted < even.watch_acceptance_ratio else "healthy"
 
     interval = acceptance_interval(figures, policy)
     ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)

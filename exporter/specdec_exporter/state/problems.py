@@ -65,7 +65,7 @@ def _of_baseline(state: PredictorState, pinned: PinnedBaseline, model_name: str)
         yield "baseline_old"
     if pinned.is_of_other_release(state.running.vllm_version):
         yield "baseline_other_release"
-    if pinned.is_of_other_method(state.running.method):
+    if pinned.is_of_other_method(state.method):
         yield "baseline_other_method"
     window, recorded = state.traffic.get(model_name), pinned.baseline.mean_prompt_tokens
     traffic = window.lately(state.clock()) if window else None

@@ -15,7 +15,7 @@ from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import StartFailure
 from specdec_exporter.predictor.log.totals import LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, Speculator
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.measured import Measured
@@ -148,6 +148,21 @@ class PredictorState:
         return self.inference_engine or VLLM
 
     @property
+    def method(self) -> str | None:
+        """Speculation method by the start in the log, else by the metrics."""
+        return self.running.method or self._told.method
+
+    @property
+    def draft_model(self) -> str | None:
+        """Draft model by the start in the log, else by the metrics."""
+        return self.running.draft_model or self._told.draft_model
+
+    @property
     def num_speculative_tokens(self) -> int | None:
-        """K by the log's start, the positions in the last metrics, or those in the log's lines."""
-        return self.running.speculator(self.positions or self.log.num_positions).num_speculative_tokens
+        """K by the log's start, the positions in the last metrics, those in the log's lines, or the metrics' word."""
+        logged = self.running.speculator(self.positions or self.log.num_positions)
+        return logged.num_speculative_tokens or self._told.num_speculative_tokens
+
+    @property
+    def _told(self) -> Speculator:
+        return self.seen.speculator if self.seen else Speculator()

@@ -170,7 +170,7 @@ def counts_of_window(state: PredictorState) -> Counts | None:
 
 def break_even_of(state: PredictorState, cost: Measured | None = None) -> BreakEven:
     """Return the break-even by published services, for this method, k and load; the measured one, if ``cost`` tells."""
-    return break_even(window_of(state), state.num_speculative_tokens, state.running.method, state.policy, cost)
+    return break_even(window_of(state), state.num_speculative_tokens, state.method, state.policy, cost)
 
 
 # --- State ------------------------------------------------------------------------------------------------------------
@@ -220,6 +220,8 @@ def _speculates(state: PredictorState, tracks: Iterable[EngineTrack]) -> bool:
     """Whether speculation is on by the start in the log; if that does not tell, whether metrics prove it."""
     if state.running.speculative is not None:
         return state.running.speculative
+    if state.seen is not None and state.seen.speculator.method:
+        return True
     always_counts = state.engine.counts_without_speculation
     return any(_drafts(track.snapshot, always_counts=always_counts) for track in tracks)
 
@@ -298,7 +300,7 @@ def evidence_of(state: PredictorState) -> Evidence:
         figures=window_of(state) or lifetime_of(state),
         vllm_version=state.running.vllm_version,
         engine_generation=state.engine_generation,
-        method=state.running.method,
+        method=state.method,
         num_speculative_tokens=state.num_speculative_tokens,
         engines=len(state.engine_names) or len(windows),
         log_windows=sum(windows.values()) if watched or windows else None,
@@ -307,7 +309,14 @@ def evidence_of(state: PredictorState) -> Evidence:
         cost=state.cost,
         deployment=state.running.deployment,
         inference_engine=state.engine,
+        draft_overhead_ratio=_draft_overhead_ratio(state),
     )
+
+
+def _draft_overhead_ratio(state: PredictorState) -> float | None:
+    """Return the mean of the engines that measure what drafting costs; 0 is not measured."""
+    told = [ratio for track in state.tracks.values() if (ratio := track.snapshot.draft_overhead_ratio)]
+    return sum(told) / len(told) if told and state.counted else None
 
 
 def said_of(state: PredictorState) -> Remembered:

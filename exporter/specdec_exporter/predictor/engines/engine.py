@@ -1,4 +1,4 @@
-"""The inference engines that are known, and which of them an answer is from. Pure but for reading files of this package.
+"""The inference engines that are known, and which of them answers. Pure but for reading files of this package.
 
 Another engine is one more file here. What it counts is read under our names; what it does not count stays absent.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import msgspec.yaml
@@ -25,6 +25,15 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str
 
 
+class SpeculatorInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``family`` whose labels tell what drafts, and these labels."""
+
+    family: str
+    method: str
+    draft_model: str
+    num_speculative_tokens: str
+
+
 class Generations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Families that only one generation of the engine has, and those that each server has."""
 
@@ -39,8 +48,10 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``code`` is the name of the file, ``name`` what people write. Each family's name begins with one of ``prefixes``.
     ``counters``, ``gauges``, ``histograms`` and ``lengths``: fields of :class:`EngineSnapshot` and their names, without
     a prefix and ``_total``, the best first. A counter ``stands_in`` for another field that has no name of its own.
-    ``labels``: our labels and the engine's, where they differ. An engine without names is known, and tells nothing.
-    ``version`` and ``models``: where it tells its release, and its model if no metric names that.
+    ``derived``: drafts and their tokens follow from their tokens ``by_position``, where these are counted. The labels
+    of the family ``capacity`` tell the size of the KV cache, and those of ``speculator`` what drafts. ``labels``: our
+    labels and the engine's, where they differ. ``version`` and ``models``: where the engine tells its release, and its
+    model if no metric names that. An engine without names is known, and tells nothing.
 
     ``counts_at_end``: its counters grow when a request ends. ``counts_without_speculation``: it shows counters of
     drafts, at 0, also where speculation is off. ``positions_are_k``: it shows each position that a draft can have.
@@ -56,7 +67,9 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gauges: Names = {}
     histograms: Names = {}
     lengths: Names = {}
-    infos: frozenset[str] = frozenset()
+    derived: Literal["by_position"] | None = None
+    capacity: str | None = None
+    speculator: SpeculatorInfo | None = None
     labels: dict[str, str] = {}
     generations: Generations = Generations()
     version: Asked | None = None

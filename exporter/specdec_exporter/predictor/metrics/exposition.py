@@ -89,6 +89,7 @@ def parse_exposition(
         stats_present=True,
         process_start_time_seconds=started,
         dropped=dict(reader.dropped),
+        speculator=reader.speculator,
     )
 
 

@@ -30,6 +30,7 @@ class Meaning(NamedTuple):
 
 
 Meanings = dict[str, Meaning]  # by full sample name
+CAPACITY, SPECULATOR = "kv_cache_tokens", "speculator"  # what the labels of an "info" tell
 
 # Fields with a value for each of a label, and that label.
 KEY_LABELS: Final = {
@@ -43,7 +44,8 @@ KEY_LABELS: Final = {
 def meanings(code: str) -> Meanings:
     """Return the meanings of what each scrape reads, by full sample name, of the engine of this code."""
     engine = ENGINES[code]
-    by_name = {name: Meaning("kv_cache_tokens", "info", None, "", 0) for name in engine.infos}
+    infos = {CAPACITY: engine.capacity, SPECULATOR: engine.speculator and engine.speculator.family}
+    by_name = {name: Meaning(what, "info", None, "", 0) for what, name in infos.items() if name}
     for field, names in engine.counters.items():
         key_label = KEY_LABELS.get(field)
         for rank, name in enumerate(names):

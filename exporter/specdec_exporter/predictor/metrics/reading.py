@@ -15,8 +15,9 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.engines.engine import InferenceEngine
-from specdec_exporter.predictor.metrics.families import SCALARS, Meaning, Shape
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
+from specdec_exporter.predictor.metrics.families import SCALARS, SPECULATOR, Meaning, Shape
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Speculator
+from specdec_exporter.predictor.versions import canonical_method
 
 EngineKey = tuple[str, str]  # model_name and engine, as :func:`formatting.plain` shows them
 # Identifies a value within its figure: a bucket's bound (float), a draft position (int), a finished reason or one of
@@ -43,9 +44,11 @@ class EngineReader:
     """
 
     def __init__(self, engine: InferenceEngine, most_engines: int, known: AbstractSet[EngineKey]) -> None:
+        self._engine = engine
         self._model_label = engine.labels.get("model_name", "model_name")
         self._engine_label = engine.labels.get("engine", "engine")
         self.engine_labels = False  # a sample names its engine
+        self.speculator = Speculator()
         self.dropped: Counter[str] = Counter()
         self._most = most_engines
         self._known = known
@@ -60,9 +63,10 @@ class EngineReader:
     def add(self, meaning: Meaning, labels: Mapping[str, str], value: float) -> None:
         """Take in one sample."""
         self.engine_labels |= self._engine_label in labels
-        engine = labels.get(
-            self._engine_label, "0"
-        )  # releases without the label (V0, and V1 before 0.8.3) run one engine
+        engine = labels.get(self._engine_label, "0")  # vLLM before 0.8.3, and V0: one engine, without the label
+        if meaning.field == SPECULATOR:
+            self.speculator = _speculator(self._engine, labels)
+            return
         if meaning.shape == "info":
             if self._admits_info(engine) and (capacity := _capacity(labels)) is not None:
                 self._capacities.setdefault(plain(engine), capacity)
@@ -122,10 +126,23 @@ class EngineReader:
                 model_name=name[0],
                 engine=name[1],
                 **self._capacity_of(name[1]),
-                **_read(self._figures[name], self.dropped),
+                **self._derived(_read(self._figures[name], self.dropped)),
             )
             for name in sorted(ordered[: self._most])
         )
+
+    def _derived(self, figures: dict[str, Any]) -> dict[str, Any]:
+        """Return the figures of an engine, with those that follow from others."""
+        drafted: Mapping[int, float] | None = figures.get("draft_tokens_per_position")
+        if self._engine.derived is None or not drafted:
+            return figures
+        accepted = dict.fromkeys(drafted, 0.0) | figures.get("accepted_tokens_per_position", {})
+        return figures | {
+            "drafts": drafted.get(0, 0.0),
+            "draft_tokens": sum(drafted.values()),
+            "accepted_tokens": sum(accepted.values()),
+            "accepted_tokens_per_position": accepted,
+        }
 
     def _capacity_of(self, engine: str) -> dict[str, Any]:
         """Return the KV cache of an engine. vLLM sums the blocks of all engines of a process."""
@@ -162,6 +179,21 @@ def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:
             return None
         return None if math.isnan(bound) else bound
     return int(text) if _POSITION.fullmatch(text) else None
+
+
+def _speculator(engine: InferenceEngine, labels: Mapping[str, str]) -> Speculator:
+    """Return what the labels of the engine's info tell of what drafts, within bounds."""
+    if (told := engine.speculator) is None:
+        return Speculator()
+    method, draft_model, k = (
+        text if len(text := plain(labels.get(label, ""))) <= bounds.LABEL_CHARACTERS else ""
+        for label in (told.method, told.draft_model, told.num_speculative_tokens)
+    )
+    return Speculator(
+        method=canonical_method(method.lower()) or None,
+        draft_model=draft_model or None,
+        num_speculative_tokens=int(k) or None if _POSITION.fullmatch(k) else None,
+    )
 
 
 def _capacity(labels: Mapping[str, str]) -> tuple[str, float] | None:

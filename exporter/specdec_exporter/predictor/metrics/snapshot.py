@@ -16,6 +16,14 @@ from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 EngineGeneration = Literal["v0", "v1"]
 
 
+class Speculator(msgspec.Struct, frozen=True, kw_only=True):
+    """What drafts, by the metrics of engines that tell it there; ``None``: not told. k: the most tokens of a draft."""
+
+    method: str | None = None
+    draft_model: str | None = None
+    num_speculative_tokens: int | None = None
+
+
 class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One engine (data-parallel rank) of one served model.
 
@@ -45,6 +53,8 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     requests_running: float | None = None
     requests_waiting: float | None = None
     kv_cache_usage_ratio: float | None = None
+    # Seconds of drafting / seconds of an iteration, by the engine, of one of its last iterations.
+    draft_overhead_ratio: float | None = None
     # Capacity, tokens: as the engine computes it (0.24.0 and later), or its blocks times their size. The latter is too
     # large for models with several kinds of layers, and too small with context parallelism.
     kv_cache_tokens: float | None = None
@@ -86,6 +96,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     process_start_time_seconds: float | None = None
     dropped: dict[str, int] = {}
     inference_engine: InferenceEngine | None = None
+    speculator: Speculator = Speculator()
 
     @property
     def is_vllm(self) -> bool:

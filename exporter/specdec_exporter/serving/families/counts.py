@@ -41,7 +41,7 @@ DRAFTS: Group[Counts] = Group(
             labels=("position",),
         ),
     ),
-    remark="From vLLM's {source} where the metrics of the engine never counted drafts.",
+    remark="In vLLM: {source} where the metrics of the engine never counted drafts.",
 )
 
 COPIED: Group[EngineSnapshot] = Group(
@@ -81,6 +81,13 @@ COPIED: Group[EngineSnapshot] = Group(
             "Share of the KV cache in use.",
             lambda e: e.kv_cache_usage_ratio,
             "`kv_cache_usage_perc`, `gpu_cache_usage_perc`",
+        ),
+        gauge(
+            "specdec_draft_overhead_ratio",
+            "Seconds of drafting / seconds of the iteration, by the engine, of one of its last iterations.",
+            lambda e: e.draft_overhead_ratio or None,
+            "no such figure",
+            "of all but TensorRT-LLM with two-model drafting",
         ),
         counter(
             "specdec_prefix_cache_queries_total",
@@ -137,5 +144,5 @@ COPIED: Group[EngineSnapshot] = Group(
             "`request_decode_time_seconds`",
         ),
     ),
-    remark="From vLLM's {source}.",
+    remark="In vLLM: {source}.",
 )

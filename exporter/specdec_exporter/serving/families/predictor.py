@@ -26,7 +26,7 @@ def _facts(known: PredictorState) -> dict[object, float]:
     running = known.running
     verification = _VERIFICATION[running.deployment.adaptive_verification]
     engine = known.inference_engine.code if known.inference_engine else ""
-    facts = (running.vllm_version, known.engine_generation, running.method, running.draft_model, verification, engine)
+    facts = (running.vllm_version, known.engine_generation, known.method, known.draft_model, verification, engine)
     return {tuple(fact or "" for fact in facts): 1} if any(facts) else {}
 
 
