@@ -43,6 +43,15 @@ function(config)
       else
         'label_replace(label_join(%s,"s",";","%s","job"),"inference_service","$1$2","s","(.+);.*|;(.*)")' % [expression, label],
 
+    // Leaves out the services of these inference engines, which only the exporter can read.
+    without_engines(expression, matcher)::
+      if vllm then expression
+      else promql.strip(expression) + '\nunless on (%s) last_over_time(%s[%s])' % [
+        config.level,
+        self.family('specdec_predictor_info', ['inference_engine' + matcher]),
+        config.minutes(30),
+      ],
+
     by(operator, labels, expression):: promql.by(operator, labels, self.named(expression)),
 
     // Sums over a service, such as the increase of a counter within so many minutes.

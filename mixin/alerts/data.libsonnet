@@ -20,18 +20,21 @@ function(config, s, series)
     untrusted {
       reason: 'histograms_missing',
       // A step comes with the first token. Releases before 0.11.0 have no time per output token.
-      expr: |||
-        %(tokens)s >= %(least)s
-        unless on (%(level)s) %(steps)s
-        or %(latency)s{sli="tpot", stat="mean"}
-        unless on (%(level)s) %(latency)s{stat="p99"}
+      // Other engines than vLLM may have none.
+      expr: series.without_engines(|||
+        (
+          %(tokens)s >= %(least)s
+          unless on (%(level)s) %(steps)s
+          or %(latency)s{sli="tpot", stat="mean"}
+          unless on (%(level)s) %(latency)s{stat="p99"}
+        )
       ||| % {
         tokens: s.tokens.record,
         least: promql.number(config.min_tokens),
         level: level,
         steps: series.by('count', level, promql.range('last_over_time', series.of('step', '_count'), config.minutes(5))),
         latency: s.latency.record,
-      },
+      }, '!~"|vllm"'),
       summary: 'No latency histograms of %s arrive.' % text.model,
       description: 'It generates tokens, and their latency does not come, or comes without buckets.',
       impact: 'Alerts about its latency cannot fire.',

@@ -48,7 +48,7 @@ function(config, s, series)
     impact: 'Users of this engine get no answer. Health checks may pass, so nothing else restarts it.',
     action: 'Send one request to this pod. If it is not answered, save its log and restart it.',
     summary: 'Engine {{ $labels.engine }} of pod %s of %s hangs: %s requests %s.' % [text.pod, text.model, text.value(text.whole), spec.requests],
-  } + spec;
+  } + spec + { expr: series.without_engines(spec.expr, '=~"%s"' % config.counting_at_end) };
   local held(what) = promql.range('min_over_time', series.of(what), w(10)) + ' > 0';
   local idle = promql.range('increase', tokens, w(10)) + ' == 0';
   local engines(expression) = series.by('max', config.level + ', pod, instance, engine', expression);

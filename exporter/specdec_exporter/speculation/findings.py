@@ -119,6 +119,13 @@ def cost_findings(evidence: Evidence) -> list[Finding]:
     return [Finding("WARN" if most < 1.0 else "PASS", "Draft cost", text)]
 
 
+def interval_findings(evidence: Evidence) -> list[Finding]:
+    """Return what a gauge of the engine says of its last interval."""
+    if (length := evidence.interval_acceptance_length) is None:
+        return []
+    return [Finding("PASS", "Interval", f"mean acceptance length {length:.2f} in the engine's last interval (a gauge)")]
+
+
 def answer_findings(rejection_sampling: str | None) -> list[Finding]:
     """Return whether answers may differ from the target's."""
     if rejection_sampling not in LOSSY_REJECTION:

@@ -16,6 +16,7 @@ from specdec_exporter.speculation.findings import (
     by_break_even,
     chance_findings,
     cost_findings,
+    interval_findings,
     prompt_findings,
 )
 from specdec_exporter.speculation.policy import Policy
@@ -90,6 +91,7 @@ def _judged(weighed: Weighed, figures: Figures, even: BreakEven, policy: Policy)
         *by_break_even(figures, evidence.num_speculative_tokens, even, policy, code, decided=decided),
         *chance_findings(weighed.preliminary, weighed.within_chance, weighed.acceptance_ratio),
         *cost_findings(evidence),
+        *interval_findings(evidence),
         *prompt_findings(figures, evidence.baseline, policy),
         *answer_findings(evidence.deployment.rejection_sampling),
     ]

@@ -105,7 +105,7 @@ _UNDECIDED: dict[Undecided, _Words] = {
     "no_figures": ("Speculation is on; there are no figures yet", "Wait for the next reading."),
     "few_drafts": ("Too few drafts for a verdict", "Look again after more traffic."),
     "unknown_k": (
-        "Length is known, k is not: there is no verdict",
+        "There is a length, and too little else for a verdict",
         "To know, compare results of vllm bench serve with and without speculation (specdec-exporter compare).",
     ),
     "synthetic": (
@@ -208,6 +208,6 @@ _ONE_TOKEN = WithoutDrafts(
 )
 _NEVER_DRAFTED = WithoutDrafts(
     headline="Nothing was drafted since the predictor started: speculation is off, or drafts nothing",
-    reasons=("the predictor shows counters of drafts whether or not it speculates, and all of them are 0",),
+    reasons=("its counters of drafts are there whether or not it speculates, and all of them are 0",),
     action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
 )

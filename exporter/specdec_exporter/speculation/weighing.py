@@ -84,7 +84,7 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     figures = evidence.figures
     rate = figures.counted_ratio(evidence.num_speculative_tokens) if figures else None
     if figures is None or rate is None:
-        return Weighed(code="unknown", evidence=evidence, undecided=_why_undecided(figures))
+        return Weighed(code="unknown", evidence=evidence, undecided=_why_undecided(evidence))
     few = too_few(figures, policy)
     # Where vLLM verifies only part of each draft, the acceptance rate is withheld.
     interval = None if figures.acceptance_ratio is None else acceptance_interval(figures, policy)
@@ -99,10 +99,12 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     return _with_drafts(figures, rate, evidence, policy, few=few, interval=interval)
 
 
-def _why_undecided(figures: Figures | None) -> tuple[Undecided, str]:
+def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
+    figures, interval = evidence.figures, evidence.interval_acceptance_length
     if figures is not None and figures.mean_acceptance_length is not None:
-        length = f"{figures.mean_acceptance_length:.2f} tokens a step; of how many that were drafted is not counted"
-        return "unknown_k", length
+        return "unknown_k", f"{figures.mean_acceptance_length:.2f} tokens a step; of how many drafted is not known"
+    if interval is not None and (figures is None or figures.drafts is None):
+        return "unknown_k", f"{interval:.2f} tokens a step in the last interval of the engine, which counts no drafts"
     return "no_figures", "two readings of the predictor are needed"
 
 

@@ -209,7 +209,7 @@ def _activity(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, b
     counts = _total(windows)
     stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
     if windows and (stepped or not state.engine.counts_at_end):
-        return stepped, counts.drafted
+        return stepped, counts.drafted or (stepped and any(map(_gauges_drafts, tracks)))
     running = any(track.snapshot.requests_running for track in tracks)
     counted = any(track.snapshot.generation_tokens for track in tracks)
     pending = state.engine.counts_at_end and not counted
@@ -222,20 +222,25 @@ def _speculates(state: PredictorState, tracks: Iterable[EngineTrack]) -> bool:
         return state.running.speculative
     if state.seen is not None and state.seen.speculator.method:
         return True
-    always_counts = state.engine.counts_without_speculation
-    return any(_drafts(track.snapshot, always_counts=always_counts) for track in tracks)
+    return any(_drafts(track.snapshot) for track in tracks)
 
 
-def _drafts(engine: EngineSnapshot, *, always_counts: bool) -> bool:
+def _drafts(engine: EngineSnapshot) -> bool:
     """Whether the metrics alone prove that speculation is on.
 
     From 0.8.5 on vLLM has the counters only with speculation. 0.8.3 and 0.8.4 have no drafts counter and always
-    register the others, so only a count proves it; so do engines that ``always_counts``. A V0 engine shows its gauge
-    only after it has drafted.
+    register the others, so only a count proves it. A V0 engine shows its gauge only after it has drafted.
     """
-    if engine.drafts is not None and not always_counts:
+    if engine.drafts is not None:
         return True
-    return bool(engine.drafts or engine.draft_tokens) or engine.lifetime_acceptance_ratio is not None
+    return (
+        bool(engine.draft_tokens or engine.interval_acceptance_length) or engine.lifetime_acceptance_ratio is not None
+    )
+
+
+def _gauges_drafts(track: EngineTrack) -> bool:
+    """Whether a gauge of the engine shows drafts, and no counter."""
+    return bool(track.snapshot.interval_acceptance_length) and not track.snapshot.counts_drafts
 
 
 # --- Counts to serve --------------------------------------------------------------------------------------------------
@@ -309,13 +314,14 @@ def evidence_of(state: PredictorState) -> Evidence:
         cost=state.cost,
         deployment=state.running.deployment,
         inference_engine=state.engine,
-        draft_overhead_ratio=_draft_overhead_ratio(state),
+        draft_overhead_ratio=_mean(state, "draft_overhead_ratio"),
+        interval_acceptance_length=_mean(state, "interval_acceptance_length"),
     )
 
 
-def _draft_overhead_ratio(state: PredictorState) -> float | None:
-    """Return the mean of the engines that measure what drafting costs; 0 is not measured."""
-    told = [ratio for track in state.tracks.values() if (ratio := track.snapshot.draft_overhead_ratio)]
+def _mean(state: PredictorState, field: Literal["draft_overhead_ratio", "interval_acceptance_length"]) -> float | None:
+    """Return the mean of a gauge over the engines that measure it; 0 is not measured."""
+    told = [value for track in state.tracks.values() if (value := getattr(track.snapshot, field))]
     return sum(told) / len(told) if told and state.counted else None
 
 

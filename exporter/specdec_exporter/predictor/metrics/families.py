@@ -54,7 +54,7 @@ def meanings(code: str) -> Meanings:
             meaning = Meaning(
                 field,
                 "map" if key_label else "scalar",
-                engine.labels.get(key_label, key_label) if key_label else None,
+                (engine.labels.get(key_label, key_label) or None) if key_label else None,
                 "",
                 rank,
                 also,

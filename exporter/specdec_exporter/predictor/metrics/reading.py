@@ -11,12 +11,14 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.engines.engine import InferenceEngine
 from specdec_exporter.predictor.metrics.families import SCALARS, SPECULATOR, Meaning, Shape
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Speculator
+from specdec_exporter.predictor.metrics.snapshot import OF_DRAFTS, EngineSnapshot, Speculator
 from specdec_exporter.predictor.versions import canonical_method
 
 EngineKey = tuple[str, str]  # model_name and engine, as :func:`formatting.plain` shows them
@@ -29,8 +31,8 @@ _POSITION = re.compile(r"[0-9]{1,4}")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _WHOLE_HISTOGRAM = frozenset({math.inf, "sum", "count"})
 
-# Field, rank of its name, shape. In this order, the best name of a field comes first.
-_Figure = tuple[str, int, Shape]
+# Field, rank of its name, shape, and which part of the figure. In this order, the best name of a field comes first.
+_Figure = tuple[str, int, Shape, tuple[str, ...]]
 
 
 class EngineReader:
@@ -76,9 +78,10 @@ class EngineReader:
         if not self._admits(name, spelled, key):
             return
         figures, value = self._figures.setdefault(name, {}), _number(value)
-        _put(figures, meaning, key, value)
+        part = tuple(labels.get(label, "") for label in self._engine.summed)
+        _put(figures, meaning, part, key, value)
         if meaning.also is not None:
-            _put(figures, meaning.also, key, value)
+            _put(figures, meaning.also, part, key, value)
 
     def _admits(self, engine: EngineKey, spelled: tuple[str, str], key: Key) -> bool:
         """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
@@ -126,14 +129,24 @@ class EngineReader:
                 model_name=name[0],
                 engine=name[1],
                 **self._capacity_of(name[1]),
-                **self._derived(_read(self._figures[name], self.dropped)),
+                **self._told(self._derived(_read(self._figures[name], self.dropped))),
             )
             for name in sorted(ordered[: self._most])
         )
 
+    def _told(self, figures: dict[str, Any]) -> dict[str, Any]:
+        """Return the figures without k, which is one for all engines."""
+        if k := figures.pop("num_speculative_tokens", None):
+            self.speculator = replace(self.speculator, num_speculative_tokens=int(k))
+        return figures
+
     def _derived(self, figures: dict[str, Any]) -> dict[str, Any]:
-        """Return the figures of an engine, with those that follow from others."""
+        """Return the figures of an engine with those that follow from others, without counters that prove nothing."""
+        if self._engine.counts_without_speculation and not figures.get("drafts"):
+            return {field: value for field, value in figures.items() if field not in OF_DRAFTS}
         drafted: Mapping[int, float] | None = figures.get("draft_tokens_per_position")
+        if self._engine.derived == "from_generation":
+            return _from_generation(figures)
         if self._engine.derived is None or not drafted:
             return figures
         accepted = dict.fromkeys(drafted, 0.0) | figures.get("accepted_tokens_per_position", {})
@@ -152,8 +165,10 @@ class EngineReader:
         return {field: tokens / len(self._capacities) if field == "kv_cache_block_tokens" else tokens}
 
 
-def _put(figures: dict[_Figure, dict[Key, float]], meaning: Meaning, key: Key, value: float) -> None:
-    figure = figures.setdefault((meaning.field, meaning.rank, meaning.shape), {})
+def _put(
+    figures: dict[_Figure, dict[Key, float]], meaning: Meaning, part: tuple[str, ...], key: Key, value: float
+) -> None:
+    figure = figures.setdefault((meaning.field, meaning.rank, meaning.shape, part), {})
     figure[key] = value if figure.get(key, value) == value else math.nan
 
 
@@ -179,6 +194,13 @@ def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:
             return None
         return None if math.isnan(bound) else bound
     return int(text) if _POSITION.fullmatch(text) else None
+
+
+def _from_generation(figures: dict[str, Any]) -> dict[str, Any]:
+    drafts, generated, requests = (figures.get(field) for field in ("drafts", "generation_tokens", "requests_finished"))
+    if drafts is None or generated is None or requests is None:
+        return figures
+    return figures | {"accepted_tokens": max(generated - sum(requests.values()) - drafts, 0.0)}
 
 
 def _speculator(engine: InferenceEngine, labels: Mapping[str, str]) -> Speculator:
@@ -209,19 +231,37 @@ def _capacity(labels: Mapping[str, str]) -> tuple[str, float] | None:
 def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str]) -> dict[str, Any]:
     """Return an engine's figures by field, and count those that are left out."""
     found: dict[str, Any] = {}
-    for (field, _, shape), values in sorted(figures.items()):
+    ranks: dict[str, int] = {}
+    for (field, rank, shape, _), values in sorted(figures.items()):
         if shape == "histogram" and len(values) > bounds.BUCKETS + 2:  # with sum and count
             dropped["histograms"] += 1
             continue
         if None in values or (shape == "histogram" and not values.keys() >= _WHOLE_HISTOGRAM):
             continue
         value = _FIGURES[shape](field, values)
-        if value is not None:
-            found.setdefault(field, value)
-        # A gauge without a value yet reads NaN.
-        elif shape != "scalar" or field in SCALARS or not math.isnan(values[""]):
-            dropped["values"] += 1
+        if value is None:
+            # A gauge without a value yet reads NaN.
+            dropped["values"] += shape != "scalar" or field in SCALARS or not math.isnan(values[""])
+        elif ranks.setdefault(field, rank) == rank:  # else a better name gave it
+            found[field] = _joined(field, found[field], value) if field in found else value
     return found
+
+
+# Gauges whose parts are alike, or of which the largest matters.
+_NOT_SUMMED = frozenset(
+    {"num_speculative_tokens", "interval_acceptance_length", "kv_cache_usage_ratio", "draft_overhead_ratio"}
+)
+
+
+def _joined(field: str, one: Any, other: Any) -> Any:
+    """Return a figure of two parts."""
+    if field in _NOT_SUMMED:
+        return max(one, other)
+    if isinstance(one, dict):
+        return {key: one.get(key, 0.0) + other.get(key, 0.0) for key in sorted(one | other)}
+    if isinstance(one, Histogram) and one.bounds != other.bounds:
+        return one
+    return one + other
 
 
 def _scalar(field: str, values: Mapping[Key, float]) -> float | None:

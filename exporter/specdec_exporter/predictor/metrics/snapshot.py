@@ -6,7 +6,7 @@ its value is unusable (NaN, a conflicting duplicate, half a histogram).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -41,6 +41,8 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     # Proposed, see families.py: of the draft tokens, those that the target verified; and the draft tokens by position.
     verified_tokens: float | None = None
     draft_tokens_per_position: dict[int, float] | None = None
+    # Mean acceptance length of the engine's last interval, by its own gauge.
+    interval_acceptance_length: float | None = None
     # V0 engine only: a lifetime gauge. Its three counters sum lifetime totals, so they grow quadratically.
     lifetime_acceptance_ratio: float | None = None
 
@@ -80,6 +82,17 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.draft_tokens is not None or self.drafts is not None
 
 
+OF_DRAFTS: Final = (
+    "drafts",
+    "draft_tokens",
+    "accepted_tokens",
+    "accepted_tokens_per_position",
+    "verified_tokens",
+    "draft_tokens_per_position",
+    "request_acceptance",
+)
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One fetch. ``engines`` is sorted by ``(model_name, engine)``.
 
@@ -106,19 +119,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_drafts(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without the counters of drafts, for a server whose drafts are none."""
-    engines = (
-        msgspec.structs.replace(
-            engine,
-            drafts=None,
-            draft_tokens=None,
-            accepted_tokens=None,
-            accepted_tokens_per_position=None,
-            verified_tokens=None,
-            draft_tokens_per_position=None,
-            request_acceptance=None,
-        )
-        for engine in snapshot.engines
-    )
+    nothing = dict.fromkeys(OF_DRAFTS)
+    engines = (msgspec.structs.replace(engine, **nothing) for engine in snapshot.engines)
     return msgspec.structs.replace(snapshot, engines=tuple(engines))
 
 

@@ -83,6 +83,13 @@ COPIED: Group[EngineSnapshot] = Group(
             "`kv_cache_usage_perc`, `gpu_cache_usage_perc`",
         ),
         gauge(
+            "specdec_interval_acceptance_length",
+            "Mean acceptance length of the engine's last interval, by its own gauge, which stays while nothing runs.",
+            lambda e: e.interval_acceptance_length or None,
+            "no such figure",
+            "of all but SGLang",
+        ),
+        gauge(
             "specdec_draft_overhead_ratio",
             "Seconds of drafting / seconds of the iteration, by the engine, of one of its last iterations.",
             lambda e: e.draft_overhead_ratio or None,
