@@ -112,7 +112,7 @@ local promql = import 'promql.libsonnet';
     component:: 'specdec',
     // The inference engines whose counters grow when a request ends: of a long answer, they show nothing for minutes. A test
     // holds this equal to what the exporter knows of them.
-    counting_at_end:: 'sglang|tensorrt_llm',
+    counting_at_end:: 'llamacpp|sglang|tensorrt_llm',
     minutes(n):: promql.duration(n * config.minute_seconds),
 
     assert std.member(['exporter', 'vllm'], config.source) : "source must be 'exporter' or 'vllm', not '%s'" % config.source,
