@@ -32,13 +32,15 @@ local promql = import 'promql.libsonnet';
 
     // --- Thresholds --------------------------------------------------------------------------------------------------
 
-    // Of the policy of the exporter: `make render` writes these, and a test holds them equal.
+    // Of the exporter: `make render` writes these, and a test holds them equal. `counting_at_end`: the inference engines whose
+    // counters grow when a request ends. Of a long answer, they show nothing for minutes.
     // <policy>
     acceptance: { flag: 0.5, broken: 0.1, broken_tokens: 0.5, outlier: 0.2 },
     assumed: { light: [[2, 0.2], [4, 0.12], [null, 0.09]], heavy: 0.5, light_requests: 8.0, heavy_requests: 32.0 },
     min_requests: 200,
     speedup: { wanted: 1.05, harmful: 0.9 },
     tail: { held: 0.9, growth: 1.5, ticket: 0.01, page: 0.1 },
+    counting_at_end:: 'llamacpp|sglang|tensorrt_llm',
     runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v0.1.0/rules/runbooks/',
     // </policy>
 
@@ -110,9 +112,6 @@ local promql = import 'promql.libsonnet';
     level:: config.service + ', model_name',
     replica:: config.level + ', pod, instance, engine, revision',
     component:: 'specdec',
-    // The inference engines whose counters grow when a request ends: of a long answer, they show nothing for minutes. A test
-    // holds this equal to what the exporter knows of them.
-    counting_at_end:: 'llamacpp|sglang|tensorrt_llm',
     minutes(n):: promql.duration(n * config.minute_seconds),
 
     assert std.member(['exporter', 'vllm'], config.source) : "source must be 'exporter' or 'vllm', not '%s'" % config.source,

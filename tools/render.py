@@ -19,11 +19,13 @@ import yaml
 
 import apitables
 import breakeventables
+import enginetables
 import flagtables
 import guidetables
 import metrictables
 import ruletables
 from specdec_exporter import __version__
+from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.speculation.policy import load_policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,6 +187,7 @@ def render_reference() -> dict[Path, str]:
         metrictables.METRICS: metrictables.metrics_page,
         apitables.API: apitables.api_page,
         guidetables.GUIDES: guidetables.guides_page,
+        enginetables.PAGE: enginetables.engines_page,
         breakeventables.BREAK_EVEN: breakeventables.evidence_page,
     }
     return {ROOT / path: fill((ROOT / path).read_text(encoding="utf-8")) for path, fill in pages.items()}
@@ -216,6 +219,7 @@ def render_policy() -> dict[Path, str]:
             "ticket": policy.latency.tail_shift_min,
             "page": policy.latency.tail_shift_critical,
         },
+        "counting_at_end:": "|".join(code for code, engine in ENGINES.items() if engine.counts_at_end),  # hidden
         "runbook_url_prefix": f"{REPOSITORY}/blob/v{__version__}/rules/runbooks/",
     }
     lines = "".join(f"    {name}: {_jsonnet(value)},\n" for name, value in values.items())

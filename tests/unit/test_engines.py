@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from msgspec.structs import replace
 
+from specdec_exporter.config import PredictorSettings
 from specdec_exporter.predictor.engines.engine import ENGINES, VLLM
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
@@ -17,7 +20,9 @@ from specdec_exporter.speculation.figures import timed_counts_of
 from specdec_exporter.state.observing import observe_snapshot
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.report import status_of
-from support.builders import FIXTURES, Clock, known
+from specdec_exporter.state.view import state_name
+from support.builders import FIXTURES, Clock, known, started
+from support.running import listening
 
 ENGINE_CAPTURES = FIXTURES / "engines"
 RECORDED = sorted(path.parent for path in ENGINE_CAPTURES.glob("*/*/truth.json"))
@@ -79,8 +84,8 @@ def test_what_is_served_of_an_engine_follows_from_its_counts(
     clock.advance(-60)
     last, engine, status = list(fed.values())[-1], ENGINES[capture.parent.name], status_of(state)
     assert status.inference_engine == engine.name
-    assert [note.meaning for note in status.pitfalls if note.code == "untold"] == [f"{engine.untold}."]
-    assert not [note for note in status.pitfalls if note.releases]  # those are vLLM's
+    assert known(status.untold).startswith(engine.untold)
+    assert not status.pitfalls  # those are vLLM's
     if "drafts" not in last:  # SGLang before 0.5.13
         assert (status.state, status.verdict.code, status.lifetime) == ("drafting", "unknown", None)
         assert "tokens a step in the last interval" in status.verdict.reasons[0]
@@ -95,6 +100,56 @@ def test_what_is_served_of_an_engine_follows_from_its_counts(
     assert lifetime.mean_acceptance_length == pytest.approx(1 + last["accepted_tokens"] / last["drafts"])
     drafted = last.get("draft_tokens")
     assert lifetime.acceptance_ratio == (pytest.approx(last["accepted_tokens"] / drafted) if drafted else None)
-    positions = last.get("accepted_per_position", [])
-    reached = last.get("drafted_per_position") or [last["drafts"]] * len(positions)
-    assert lifetime.per_position == pytest.approx([a / d for a, d in zip(positions, reached, strict=True)])
+    if positions := last.get("accepted_per_position"):
+        reached = last.get("drafted_per_position") or [last["drafts"]] * len(positions)
+        assert lifetime.per_position == pytest.approx([a / d for a, d in zip(positions, reached, strict=True)])
+
+
+def at_work(snapshot: Snapshot, requests: float) -> Snapshot:
+    running = (replace(engine, requests_running=requests) for engine in snapshot.engines)
+    return replace(snapshot, engines=tuple(running))
+
+
+@pytest.mark.parametrize("code", [code for code, engine in ENGINES.items() if engine.counts_at_end])
+def test_a_long_answer_is_not_idle_where_it_counts_at_its_end(code: str, state: PredictorState, clock: Clock) -> None:
+    captures = [path for path in RECORDED if path.parent.name == code]
+    drafting = next(path for path in captures if list(truth(path)["dumps"].values())[-1]["drafts"])
+    last = read(drafting, list(truth(drafting)["dumps"])[-1])
+    for _ in range(20):
+        observe_snapshot(state, at_work(last, 1.0))
+        clock.advance(60)
+    assert state_name(state) == "drafting"
+    assert status_of(state).verdict.code != "idle"
+    for _ in range(20):
+        observe_snapshot(state, at_work(last, 0.0))
+        clock.advance(60)
+    assert state_name(state) == "idle"
+
+
+async def test_an_engine_whose_metrics_name_no_model_is_asked_for_it() -> None:
+    body = (ENGINE_CAPTURES / "llamacpp" / "b11434-draft-k4" / "metrics-2-after-all.txt").read_bytes()
+    answers = {
+        "/metrics": web.Response(body=body),
+        "/v1/models": web.json_response({"data": [{"id": "tiny.gguf"}]}),
+        "/props": web.json_response({"build_info": "b11434-5e54abb"}),
+    }
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return answers[request.path]
+
+    app = web.Application()
+    app.add_routes([web.get(path, answer) for path in answers])
+    async with listening(app) as port, started(PredictorSettings(url=f"http://127.0.0.1:{port}")) as runtime:
+        await runtime.refresh(5)
+        status = runtime.predictors[0].status()
+    assert (status.model_names, status.inference_engine_version) == (("tiny.gguf",), "b11434-5e54abb")
+    assert status.vllm_version is None
+
+
+def test_another_program_may_speak_of_an_engine() -> None:
+    vllm = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\nvllm:generation_tokens_total 3\n"
+    others = "sglang:num_running_reqs 1\nllamacpp:requests_processing 2\n"
+    assert known(parse_exposition((others + vllm).encode()).inference_engine) is VLLM
+    assert parse_exposition(b"sglang:num_running_reqs 1\n").inference_engine is None
+    both = "sglang:num_running_reqs 1\nsglang:num_queue_reqs 0\nvllm:num_requests_running 1\n"
+    assert known(parse_exposition(both.encode()).inference_engine).code == "sglang"

@@ -160,11 +160,12 @@ def _engines(status: PredictorStatus) -> int:
 
 def _release(status: PredictorStatus) -> Finding:
     name, version, number = status.inference_engine or "vLLM", status.inference_engine_version, _engines(status)
-    release = f"{name} {version}" if version else f"{name} of unknown release (/version tells none)"
+    release = f"{name} {version}" if version else f"{name} of unknown release"
     if status.engine_generation is not None:
         release += f", {status.engine_generation.upper()}"
     engines = f"{number} engine{'s' if number != 1 else ''}"
-    return Finding("PASS", "Release", f"{release}, {engines}, model {', '.join(status.model_names) or 'not known'}")
+    words = f"{release}, {engines}, model {', '.join(status.model_names) or 'not known'}"
+    return Finding("PASS", "Release", words, status.untold)
 
 
 def _speculation(status: PredictorStatus) -> Finding:

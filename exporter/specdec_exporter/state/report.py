@@ -60,6 +60,7 @@ def status_of(
         model_names=state.model_names,
         inference_engine=state.inference_engine.name if state.inference_engine else None,
         inference_engine_version=state.version or running.vllm_version,
+        untold=f"{state.engine.untold}. {state.engine.remedy}" if state.engine.untold and state.counted else None,
         vllm_version=running.vllm_version,
         engine_generation=state.engine_generation,
         method=state.method,
@@ -160,10 +161,6 @@ def _baseline(pinned: PinnedBaseline, fit: Fit) -> BaselineStatus:
 def noted(state: PredictorState) -> tuple[KnownPitfall, ...]:
     """Return what the figures leave out or mix up here, whatever the release."""
     notes = []
-    if state.counted and (engine := state.engine).untold:
-        notes.append(
-            KnownPitfall(code="untold", releases="", meaning=f"{engine.untold}.", action=engine.remedy, costly=False)
-        )
     told, shown, processes = state.engines_told, len(state.tracks), state.process_count
     if told > shown:
         notes.append(

@@ -134,6 +134,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     model_names: tuple[str, ...]
     inference_engine: str | None = None  # its name, such as "vLLM"; null: not known
     inference_engine_version: str | None = None
+    untold: str | None = None  # what this engine does not tell, what that means, and what to do; null: nothing of that
     vllm_version: str | None
     engine_generation: str | None
     method: str | None
