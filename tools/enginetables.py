@@ -10,7 +10,7 @@ from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEn
 PAGE = Path("docs") / "engines.md"
 _KINDS = ("counters", "gauges", "histograms")
 _DERIVED = {
-    "by_position": {field: "from the tokens by position" for field in ("drafts", "draft_tokens", "accepted_tokens")},
+    "by_position": dict.fromkeys(("drafts", "draft_tokens", "accepted_tokens"), "from the tokens by position"),
     "from_generation": {"accepted_tokens": "generated, without one for each request and draft"},
 }
 

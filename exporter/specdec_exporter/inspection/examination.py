@@ -14,6 +14,7 @@ import msgspec
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
@@ -174,7 +175,12 @@ def _speculation(status: PredictorStatus) -> Finding:
     words += [f"draft model {status.draft_model}"] if status.draft_model else []
     words += sampling_words(status)
     words += [f"k = {status.num_speculative_tokens}"] if status.num_speculative_tokens else []
-    note = None if status.method else "Only the log names method and draft model: give it with --predictor.log-path."
+    of_vllm = status.inference_engine in (None, VLLM.name)
+    note = (
+        None
+        if status.method or not of_vllm
+        else "Only the log names method and draft model: give it with --predictor.log-path."
+    )
     return Finding("PASS", "Speculation", ", ".join(words), note)
 
 

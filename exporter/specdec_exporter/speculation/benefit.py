@@ -75,8 +75,7 @@ def needed(figures: Figures, even: BreakEven) -> str:
     if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
         return f"{where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
     # The length assumes that all of each draft is verified.
-    partly = figures.acceptance_ratio is None and figures.draft_tokens is not None
-    about = "at most" if partly and even.basis == "assumed" else "about"
+    about = "at most" if figures.partly_verified and even.basis == "assumed" else "about"
     return f"{where} {about} {even.mean_acceptance_length:.2f} pay off, {even.basis}"
 
 

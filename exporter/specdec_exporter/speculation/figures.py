@@ -62,6 +62,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return acceptance.acceptance_ratio(self.accepted_tokens, drafted) if found is None else found
 
     @property
+    def partly_verified(self) -> bool:
+        """Whether draft tokens are counted, but not those of them that the target verified."""
+        return self.acceptance_ratio is None and self.draft_tokens is not None
+
+    @property
     def one_token_each(self) -> bool:
         """Whether requests were answered, each with the one token that its prompt gives: there is nothing to draft."""
         return bool(self.seconds and self.requests) and 0 < (self.generation_tokens or 0.0) <= (self.requests or 0.0)

@@ -47,7 +47,7 @@ def _acceptance(
     figures: Figures, num_speculative_tokens: int | None, even: BreakEven, policy: Policy, *, low: bool
 ) -> list[Finding]:
     if (rate := figures.acceptance_ratio) is None:
-        return [Finding("PASS", "Verification", PARTLY_VERIFIED if figures.draft_tokens is not None else _NO_RATE)]
+        return [Finding("PASS", "Verification", PARTLY_VERIFIED if figures.partly_verified else _NO_RATE)]
     text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
     if rate < policy.acceptance_ratio_flag and not low:
         text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"

@@ -70,7 +70,7 @@ def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
     by_steps = weighed.evidence.cost is not None
     match weighed.code:
         case "broken":
-            return _BROKEN_BY_LENGTH if rate is None and figures.per_position else _BROKEN
+            return _BROKEN_BY_LENGTH if figures.partly_verified else _BROKEN
         case "slower":
             by_drafts = weighed.late is not None and weighed.late.by_drafts
             return _SLOWER_PAYING if pays else _SLOWER_BY_DRAFTS if by_drafts else _SLOWER
@@ -91,7 +91,7 @@ def _how_to_measure(evidence: Evidence) -> str:
     """Return the way to a measured speed-up."""
     if evidence.cost is not None:
         return evidence.cost.unknown.remedy if evidence.cost.unknown else "measure for longer"
-    return (
+    return evidence.inference_engine.measure_by or (
         "record a baseline without speculation (specdec-exporter baseline record) and serve it with --baseline.file, "
         "or compare results of vllm bench serve that you have (specdec-exporter compare)"
     )

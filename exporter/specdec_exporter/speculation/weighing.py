@@ -215,8 +215,7 @@ def _guess(
     Where vLLM verifies only part of each draft, position 0 shows what is broken. While a measurement does not tell yet,
     nothing is said to be good.
     """
-    partly = figures.acceptance_ratio is None and figures.draft_tokens is not None
-    head = next(iter(figures.per_position), 1.0) if partly else None
+    head = next(iter(figures.per_position), 1.0) if figures.partly_verified else None
 
     broken = policy.acceptance_ratio_broken
     if head is None:  # of a long draft, a small share is enough

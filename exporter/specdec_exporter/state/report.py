@@ -60,7 +60,7 @@ def status_of(
         model_names=state.model_names,
         inference_engine=state.inference_engine.name if state.inference_engine else None,
         inference_engine_version=state.version or running.vllm_version,
-        untold=f"{state.engine.untold}. {state.engine.remedy}" if state.engine.untold and state.counted else None,
+        untold=f"{state.engine.untold}." if state.engine.untold and state.counted else None,
         vllm_version=running.vllm_version,
         engine_generation=state.engine_generation,
         method=state.method,

@@ -134,7 +134,7 @@ class PredictorStatus(msgspec.Struct, frozen=True, kw_only=True):
     model_names: tuple[str, ...]
     inference_engine: str | None = None  # its name, such as "vLLM"; null: not known
     inference_engine_version: str | None = None
-    untold: str | None = None  # what this engine does not tell, what that means, and what to do; null: nothing of that
+    untold: str | None = None  # what this inference engine does not tell, and what that means
     vllm_version: str | None
     engine_generation: str | None
     method: str | None

@@ -58,8 +58,8 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``counts_at_end``: its counters grow when a request ends. ``counts_without_speculation``: it shows counters of
     drafts, at 0, also where speculation is off, so that they are read only after the first draft.
     ``positions_are_k``: it shows each position that a draft can have. ``speculates_by``: what its operator writes to
-    switch speculation on. ``untold``: what it does not tell, and what that means, for people; ``remedy``: what to do
-    about that.
+    switch speculation on. ``untold``: what it does not tell, and what that means, for people; ``measure_by``:
+    how to measure what drafts give, if not as with vLLM.
     """
 
     code: str = ""
@@ -83,7 +83,7 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     positions_are_k: bool = False
     speculates_by: str = ""
     untold: str = ""
-    remedy: str = ""
+    measure_by: str = ""
 
     @property
     def is_read(self) -> bool:
