@@ -17,6 +17,7 @@ import pytest
 
 import specdec_exporter
 from fuzz.run import Hang, no_hang
+from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.predictor.log import statistics
 from specdec_exporter.predictor.versions import WARNINGS
 
@@ -48,6 +49,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
                     yield f"{found.name.removeprefix('specdec_exporter.')}.{name}", value, uses or {"match"}
     for fields in (statistics._SPEC_FIELDS, statistics._V0_FIELDS, statistics._STATS_FIELDS):
         yield from ((f"field {name}", pattern, {"fullmatch"}) for name, (_, pattern) in fields.items())
+    yield from ((f"engine {code}", engine.line, {"match", "search"}) for code, engine in ENGINES.items())
     yield from ((f"warning {code}", warned.pattern, {"match"}) for code, warned in WARNINGS.items())
 
 
@@ -145,4 +147,4 @@ def test_this_attack_finds_bad_patterns(bad: str) -> None:
 def test_all_patterns_are_seen() -> None:
     names = {name for name, _, _ in PATTERNS}
     assert len(names) > 80
-    assert "predictor.metrics.exposition._ENGINE_LINE" in names
+    assert "engine vllm" in names

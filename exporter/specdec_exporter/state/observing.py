@@ -34,7 +34,14 @@ from specdec_exporter.speculation.steptime import StepTimes
 from specdec_exporter.state.loads import EngineLoads, LoadCounters
 from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.traffic import TrafficWindow
-from specdec_exporter.state.view import knows_acceptance, logged_drafts_of, said_of, state_name, window_of
+from specdec_exporter.state.view import (
+    counts_drafts,
+    knows_acceptance,
+    logged_drafts_of,
+    said_of,
+    state_name,
+    window_of,
+)
 from specdec_exporter.state.windows import SampleRing
 
 # Upper bounds of specdec_window_acceptance_ratio: even steps resolve every quantile to 0.05.
@@ -72,7 +79,8 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
             track.loads.interrupt()
     state.restarts += answer.restarted
     _take_engines(state, answer.snapshot, now, restarted=answer.restarted)
-    state.draft_sources.take(answer.snapshot.engines, logged, restarted=answer.restarted)
+    counting = [engine for engine in answer.snapshot.engines if counts_drafts(state, engine)]
+    state.draft_sources.take(counting, logged, restarted=answer.restarted)
     state.asked = True
     # The counters of a V0 engine sum lifetime totals, so they give no windows.
     if state.engine_generation != "v0":

@@ -104,7 +104,12 @@ def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures |
 
 def _has_windows(state: PredictorState, track: EngineTrack) -> bool:
     """Whether the counters give windows: they exist, and do not sum lifetime totals as V0's do."""
-    return state.counted and state.engine_generation != "v0" and track.snapshot.counts_drafts
+    return state.counted and state.engine_generation != "v0" and counts_drafts(state, track.snapshot)
+
+
+def counts_drafts(state: PredictorState, engine: EngineSnapshot) -> bool:
+    """Whether the tokens of drafts are counted; where the inference engine never does that, the drafts."""
+    return (engine.draft_tokens if state.engine.counts_draft_tokens else engine.drafts) is not None
 
 
 def knows_acceptance(state: PredictorState, track: EngineTrack) -> bool:
@@ -141,7 +146,7 @@ def lifetime_of(state: PredictorState, only: EngineKey | None = None) -> Figures
             return None
         return figures(Counts(), None, "metrics", None, acceptance_ratio=rates[0])
     counts = reduce(add, (timed_counts_of(track.snapshot) for track in tracks))
-    counted = any(track.snapshot.counts_drafts for track in tracks)
+    counted = any(counts_drafts(state, track.snapshot) for track in tracks)
     return _figures(state, counts, "metrics", None) if counted else None
 
 
@@ -209,7 +214,7 @@ def _activity(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, b
     counts = _total(windows)
     stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
     if windows and (stepped or not state.engine.counts_at_end):
-        return stepped, counts.drafted or (stepped and any(map(_gauges_drafts, tracks)))
+        return stepped, counts.drafted or (stepped and any(_gauges_drafts(state, track) for track in tracks))
     running = any(track.snapshot.requests_running for track in tracks)
     counted = any(track.snapshot.generation_tokens for track in tracks)
     pending = state.engine.counts_at_end and not counted
@@ -238,9 +243,9 @@ def _drafts(engine: EngineSnapshot) -> bool:
     )
 
 
-def _gauges_drafts(track: EngineTrack) -> bool:
+def _gauges_drafts(state: PredictorState, track: EngineTrack) -> bool:
     """Whether a gauge of the engine shows drafts, and no counter."""
-    return bool(track.snapshot.interval_acceptance_length) and not track.snapshot.counts_drafts
+    return bool(track.snapshot.interval_acceptance_length) and not counts_drafts(state, track.snapshot)
 
 
 # --- Counts to serve --------------------------------------------------------------------------------------------------

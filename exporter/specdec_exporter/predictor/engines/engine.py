@@ -90,6 +90,11 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Whether it tells anything that is read."""
         return bool(self.counters)
 
+    @property
+    def counts_draft_tokens(self) -> bool:
+        """Whether it counts the tokens of drafts; others may count drafts."""
+        return "draft_tokens" in self.counters
+
     @cached_property
     def line(self) -> re.Pattern[bytes]:
         """A line of the engine: a sample, or a HELP or TYPE line that declares a family."""

@@ -241,7 +241,8 @@ def _read(figures: Mapping[_Figure, Mapping[Key, float]], dropped: Counter[str])
         value = _FIGURES[shape](field, values)
         if value is None:
             # A gauge without a value yet reads NaN.
-            dropped["values"] += shape != "scalar" or field in SCALARS or not math.isnan(values[""])
+            if shape != "scalar" or field in SCALARS or not math.isnan(values[""]):
+                dropped["values"] += 1
         elif ranks.setdefault(field, rank) == rank:  # else a better name gave it
             found[field] = _joined(field, found[field], value) if field in found else value
     return found

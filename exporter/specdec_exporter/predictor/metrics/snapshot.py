@@ -76,11 +76,6 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     prompt_length: Histogram | None = None
     generation_length: Histogram | None = None
 
-    @property
-    def counts_drafts(self) -> bool:
-        """Whether drafts are counted, or their tokens."""
-        return self.draft_tokens is not None or self.drafts is not None
-
 
 OF_DRAFTS: Final = (
     "drafts",
