@@ -11,6 +11,7 @@ PAGE = Path("docs") / "engines.md"
 _KINDS = ("counters", "gauges", "histograms")
 _DERIVED = {
     "by_position": dict.fromkeys(("drafts", "draft_tokens", "accepted_tokens"), "from the tokens by position"),
+    "accepted_by_position": {"accepted_tokens": "from the tokens by position"},
     "from_generation": {"accepted_tokens": "generated, without one for each request and draft"},
 }
 

@@ -48,12 +48,12 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``code`` is the name of the file, ``name`` what people write. Each family's name begins with one of ``prefixes``.
     ``counters``, ``gauges``, ``histograms`` and ``lengths``: fields of :class:`EngineSnapshot` and their names, without
     a prefix and ``_total``, the best first. A counter ``stands_in`` for another field that has no name of its own.
-    ``derived``: drafts and their tokens follow from their tokens ``by_position``, where these are counted; or accepted
-    tokens are what was generated, without a token of each request and one of each draft. The labels of the family
-    ``capacity`` tell the size of the KV cache, and those of ``speculator`` what drafts. ``labels``: our labels and the
-    engine's, where they differ; an empty name for one that is missing. Series that differ in a label of ``summed`` are
-    parts of one figure. ``version`` and ``models``: where the engine tells its release, and its
-    model if no metric names that. An engine without names is known, and tells nothing.
+    ``derived``: drafts and their tokens follow from their tokens ``by_position``, where these are counted, or accepted
+    tokens alone do; or accepted tokens are what was generated, without a token of each request and one of each draft.
+    The labels of the family ``capacity`` tell the size of the KV cache, and those of ``speculator`` what drafts.
+    ``labels``: our labels and the engine's, where they differ; an empty name for one that is missing. Series that
+    differ in a label of ``summed`` are parts of one figure. ``version`` and ``models``: where the engine tells its
+    release, and its model if no metric names that. An engine without names is known, and tells nothing.
 
     ``counts_at_end``: its counters grow when a request ends. ``counts_without_speculation``: it shows counters of
     drafts, at 0, also where speculation is off, so that they are read only after the first draft.
@@ -70,7 +70,7 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gauges: Names = {}
     histograms: Names = {}
     lengths: Names = {}
-    derived: Literal["by_position", "from_generation"] | None = None
+    derived: Literal["by_position", "accepted_by_position", "from_generation"] | None = None
     capacity: str | None = None
     speculator: SpeculatorInfo | None = None
     labels: dict[str, str] = {}

@@ -144,18 +144,7 @@ class EngineReader:
         """Return the figures of an engine with those that follow from others, without counters that prove nothing."""
         if self._engine.counts_without_speculation and not figures.get("drafts"):
             return {field: value for field, value in figures.items() if field not in OF_DRAFTS}
-        drafted: Mapping[int, float] | None = figures.get("draft_tokens_per_position")
-        if self._engine.derived == "from_generation":
-            return _from_generation(figures)
-        if self._engine.derived is None or not drafted:
-            return figures
-        accepted = dict.fromkeys(drafted, 0.0) | figures.get("accepted_tokens_per_position", {})
-        return figures | {
-            "drafts": drafted.get(0, 0.0),
-            "draft_tokens": sum(drafted.values()),
-            "accepted_tokens": sum(accepted.values()),
-            "accepted_tokens_per_position": accepted,
-        }
+        return figures if self._engine.derived is None else _DERIVED[self._engine.derived](figures)
 
     def _capacity_of(self, engine: str) -> dict[str, Any]:
         """Return the KV cache of an engine. vLLM sums the blocks of all engines of a process."""
@@ -196,11 +185,36 @@ def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:
     return int(text) if _POSITION.fullmatch(text) else None
 
 
+def _by_position(figures: dict[str, Any]) -> dict[str, Any]:
+    drafted: Mapping[int, float] | None = figures.get("draft_tokens_per_position")
+    if not drafted:
+        return figures
+    accepted = dict.fromkeys(drafted, 0.0) | figures.get("accepted_tokens_per_position", {})
+    return figures | {
+        "drafts": drafted.get(0, 0.0),
+        "draft_tokens": sum(drafted.values()),
+        "accepted_tokens": sum(accepted.values()),
+        "accepted_tokens_per_position": accepted,
+    }
+
+
+def _accepted_by_position(figures: dict[str, Any]) -> dict[str, Any]:
+    accepted = figures.get("accepted_tokens_per_position")
+    return figures | {"accepted_tokens": sum(accepted.values())} if accepted else figures
+
+
 def _from_generation(figures: dict[str, Any]) -> dict[str, Any]:
     drafts, generated, requests = (figures.get(field) for field in ("drafts", "generation_tokens", "requests_finished"))
     if drafts is None or generated is None or requests is None:
         return figures
     return figures | {"accepted_tokens": max(generated - sum(requests.values()) - drafts, 0.0)}
+
+
+_DERIVED = {
+    "by_position": _by_position,
+    "accepted_by_position": _accepted_by_position,
+    "from_generation": _from_generation,
+}
 
 
 def _speculator(engine: InferenceEngine, labels: Mapping[str, str]) -> Speculator:
