@@ -1,5 +1,5 @@
-// Every quantity that the pack records, defined once: record, labels, unit, meaning, expression. Alerts and dashboards read
-// them from here. One level lies over raw counters; what is usual for a service is read from the hours of its last week.
+// Every quantity that the pack records, defined once: record, labels, unit (none: a count, shown as a whole number), meaning,
+// expression. Alerts and dashboards read them from here. One level lies over raw counters; what is usual for a service is read from the hours of its last week.
 local promql = import 'promql.libsonnet';
 
 {
@@ -54,7 +54,7 @@ local promql = import 'promql.libsonnet';
     // --- Drafts and what is accepted of them ---------------------------------------------------------------------------
     drafts: {
       record: record('drafts:increase30m'),
-      unit: 'short',
+      unit: 'none',
       help: 'Drafts: speculations of one request in one engine step, of half an hour.',
       expr: series.sum('increase', 'drafts', 30),
     },
@@ -149,7 +149,7 @@ local promql = import 'promql.libsonnet';
     },
     busy: {
       record: record('busy_requests:min10m'),
-      unit: 'short',
+      unit: 'none',
       help: 'Requests that ran in the busiest engine throughout ten minutes. Engines that generate nothing do not count.',
       // 0 and not absent where there is none: not every ruler ends a record at once.
       expr: series.by('max', level, '%s\n* (%s > bool 0)' % [
@@ -159,7 +159,7 @@ local promql = import 'promql.libsonnet';
     },
     engines: {
       record: record('engines:count'),
-      unit: 'short',
+      unit: 'none',
       help: 'Engines whose metrics are there.',
       expr: series.by('count', level, series.of('generation_tokens')),
     },
@@ -177,7 +177,7 @@ local promql = import 'promql.libsonnet';
     // --- Latency, by `sli` and `stat` ----------------------------------------------------------------------------------
     requests: {
       record: record('requests:increase30m'),
-      unit: 'short',
+      unit: 'none',
       help: 'Requests of half an hour with a time per output token; where the release has no such time, all.',
       expr: '%s\nor on (%s)\n%s' % [series.sum('increase', 'tpot', 30, '_count'), level, series.sum('increase', 'e2e', 30, '_count')],
     },

@@ -7,7 +7,7 @@ function(config, common)
   local b = common.other;
   local both = common.both;
   local nothing = common.nothing;
-  local narrow = { decimals: 0, 'custom.width': 84 };
+  local narrow = { 'custom.width': 84 };
   local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
   local exporter = config.source == 'exporter';
   // By the order of the targets: their names contain variables.
@@ -17,7 +17,7 @@ function(config, common)
   // `of`: from quantities of a service to one of them. `baseline`: that of A.
   local stat(title, of, spec, baseline=null) = common.panel('stat', {
     title: title,
-    targets: [common.last(of(a), 'A: $inference_service'), common.last(of(b), 'B: $compare_with')]
+    targets: [common.last(a.current(of(a)), 'A: $inference_service'), common.last(b.current(of(b)), 'B: $compare_with')]
              + (if baseline == null then [] else [common.last(baseline, 'baseline of A')]),
     overrides: [color('A', 'blue'), color('B', 'orange'), color('C', 'text')],
     options: { textMode: 'value_and_name' },
@@ -47,7 +47,7 @@ function(config, common)
         color('A', 'blue'),
         nth('B', g.dashes('text')),
         nth('C', g.upper('yellow', 'chance, down to')),
-        nth('D', g.lower('yellow')),
+        nth('D', g.lower('purple')),
       ],
       w: 12,
     });
@@ -78,12 +78,12 @@ function(config, common)
       ], open=true),
       g.row('Is the comparison fair?', [
         common.table([
-          ['Requests', both.record('requests'), narrow { unit: 'none' }],
-          ['Drafts', both.record('drafts'), narrow { unit: 'none' }],
-          ['Prompt', both.prompt_length, narrow],
-          ['Answer', both.answer_length, narrow],
-          ['Running', both.running_per_engine, narrow { decimals: 1 }],
-          ['KV cache', both.kv_cache, narrow],
+          ['Requests', both.current(both.record('requests')), narrow],
+          ['Drafts', both.current(both.record('drafts')), narrow],
+          ['Prompt', both.current(both.prompt_length), narrow],
+          ['Answer', both.current(both.answer_length), narrow],
+          ['Running', both.running_per_engine, narrow],
+          ['KV cache', both.kv_cache, narrow { decimals: 0 }],
         ] + (if exporter then [[null, both.runs, {}, level + ['vllm_version', 'method', 'draft_model']]] else []), {
           title: 'Is the sample large enough, and is the comparison fair?',
           about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests. '

@@ -36,6 +36,19 @@
     tags: [],
     targetBlank: false,
   },
+  // A menu of all dashboards with this tag.
+  taggedLink(title, tooltip, tag): {
+    title: title,
+    tooltip: tooltip,
+    type: 'dashboards',
+    icon: 'external link',
+    url: '',
+    asDropdown: true,
+    includeVars: false,
+    keepTime: true,
+    tags: [tag],
+    targetBlank: false,
+  },
   link(title, url, new_tab=true): { title: title, url: url, targetBlank: new_tab },
 
   annotation(name, expr, color, title, text, enable): {

@@ -45,7 +45,6 @@ function(config, common)
         common.withExporter(common.panel('stat', {
           title: 'Failed reads in half an hour, by reason',
           targets: [common.last(q.fetch_failures, '{{reason}}')],
-          decimals: 0,
           options: { textMode: 'value_and_name' },  // a lone value would stand without its reason
           thresholds: g.thresholds([[null, 'orange']]),
           runbook: 'SpecDecodeTargetDown',
@@ -69,7 +68,7 @@ function(config, common)
         ] + (if exporter then [
                ['Reads metrics', q.collector('metrics'), yes_no],
                ['Reads log', q.collector('log'), yes_no],
-               ['Processes', q.processes, { decimals: 0 } + common.colored([[2, 'orange']])],
+               ['Processes', q.processes, common.colored([[2, 'orange']])],
                ['Log errors', q.log_errors, { decimals: 2 } + common.colored([[0.0001, 'red']])],
                ['Last line', q.log_age],
              ] else []), {
@@ -82,7 +81,7 @@ function(config, common)
           h: 9,
         }, rows=service),
         common.table([
-          ['Requests', q.record('requests'), { unit: 'none', decimals: 0 }],
+          ['Requests', q.current(q.record('requests'))],
           ['TPOT', q.record('baseline', { sli: 'tpot', stat: 'mean' }), {}, level + ['source']],
         ] + (if exporter then [
                ['Load now / then', q.load_ratio, { decimals: 0 } + common.colored([[config.baseline_load_max, 'orange']])],

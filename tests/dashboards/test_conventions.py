@@ -23,6 +23,7 @@ from support.promqllabels import children, walk
 SCHEMA = 39  # Grafana 10.4's: older releases refuse newer ones, newer ones migrate
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 TITLE_CHARACTER_PIXELS = 7.2  # of Grafana's 14 pixels
+COUNTS = "specdec_(requests_(running|waiting)|preemptions_total|predictor_warnings_total|up)"
 LEVEL = {"cluster", "namespace", "inference_service"}
 
 
@@ -91,15 +92,38 @@ def test_titles_and_texts_of_stats_fit(dashboard: Dashboard) -> None:
 
 
 def test_queries_read_what_is_chosen_whatever_an_installation_names_its_jobs(dashboard: Dashboard) -> None:
-    chosen = LEVEL & {each["name"] for each in dashboard.variables}
+    variables = {each["name"] for each in dashboard.variables}
+    chosen = LEVEL & variables
     for whose, tree in dashboard.expressions:
         for selector in (each for each in walk(tree) if isinstance(each, promql.VectorSelector)):
             matchers = {matcher.name for matcher in selector.matchers.matchers}
             name = selector.name or str(selector)
-            assert not matchers & {"job", "instance"}, whose
+            assert not matchers & {"job", "instance"} - variables, whose
             if re.match(r"specdec_|inference_service:", name):  # an exporter may serve several services
                 wanted = chosen - ({"inference_service"} if name.startswith("specdec_exporter_") else set())
                 assert wanted <= matchers, f"{whose}: {name}"
+
+
+def test_no_two_lines_of_a_panel_have_one_colour(dashboard: Dashboard) -> None:
+    shared = {}
+    for panel in dashboard.panels:
+        values = [each.get("value") for rule in panel.overrides for each in rule["properties"] if each["id"] == "color"]
+        colors = [value["fixedColor"] for value in values if value["mode"] == "fixed"]
+        if panel.type == "timeseries" and len(colors) != len(set(colors)):
+            shared[str(panel)] = sorted(colors)
+
+    assert shared == {}
+
+
+def test_whole_numbers_have_no_decimals(dashboard: Dashboard) -> None:
+    """"1.0 running" is read as a mean."""
+    for panel in dashboard.panels:
+        columns = [{each["id"]: each.get("value") for each in rule["properties"]} for rule in panel.overrides]
+        for field in (panel.defaults, *columns):
+            assert field.get("unit") != "none" or field.get("decimals") == 0, panel
+        lines = panel.targets if panel.type == "timeseries" else []
+        counts = [each["expr"] for each in lines if re.match(r"(sum|count) by \([^)]*\) \((increase\()?" + COUNTS, each["expr"])]
+        assert not counts or panel.defaults["unit"] == "none", panel
 
 
 def test_ranges_hold_four_scrapes(dashboard: Dashboard) -> None:
