@@ -94,6 +94,6 @@ function(config, common)
           w: 24,
           h: 5,
         }, labels=if exporter then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
-      ]),
+      ], open=true),
     ],
   })

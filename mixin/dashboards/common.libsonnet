@@ -80,9 +80,9 @@ function(config, signals, rules)
       g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true },
     ],
     // For a table row whose columns are the labels. A missing column gives an empty value, which selects series without that
-    // label.
+    // label. The model is not passed on: a service without metrics has none.
     local toService = g.link('Open the service', '/d/specdec-service?${datasource:queryparam}&%s&${__url_time_range}' % std.join(
-      '&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in level]
+      '&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in service]
     ), false),
 
     // --- Words -------------------------------------------------------------------------------------------------------
@@ -139,7 +139,8 @@ function(config, signals, rules)
     panel(kind, spec)::
       local helps = [target.help for target in spec.targets];
       local definitions = [helps[i] for i in std.range(0, std.length(helps) - 1) if std.find(helps[i], helps)[0] == i];
-      g[kind]({ unit: spec.targets[0].unit } + whole(spec.targets[0].unit) + spec + {
+      local unit = std.get(spec, 'unit', spec.targets[0].unit);
+      g[kind]({ unit: unit } + whole(unit) + spec + {
         description: std.join('\n', (if 'about' in spec then [spec.about, ''] else []) + ['- ' + help for help in definitions]),
         links: [g.link('Runbook', runbook(std.get(spec, 'runbook', 'README')))],
       }),
@@ -209,9 +210,9 @@ function(config, signals, rules)
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
-          g.named('Severity', common.severity { 'custom.width': 72, 'custom.align': 'left' }),
-          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
-          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 210 }),
+          g.named('Severity', common.severity { 'custom.width': 70, 'custom.align': 'left' }),
+          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 114 }),
+          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 190 }),
           g.named('Which', { 'custom.width': 190 }),
           g.named('What to do first', { mappings: actions(one), 'custom.cellOptions': { type: 'auto', wrapText: true } }),
           g.named('Service', { links: [toService] }),

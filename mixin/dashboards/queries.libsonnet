@@ -91,7 +91,7 @@ function(config, signals, service, part=[])
       help: 'Replicas whose verdict is not that of most tokens, as a canary may be.',
       expr: 'count by (%(level)s, pod, instance, revision, verdict) (%(judged)s)\nunless on (%(level)s, verdict)\n%(most)s' % {
         level: level,
-        judged: raw.family('specdec_verdict'),
+        judged: raw.family('specdec_verdict', ['verdict!="unknown"']),
         most: 'label_replace(%s, "verdict", "healthy", "verdict", "guess")' % q.verdict.expr,
       },
     },
@@ -103,7 +103,7 @@ function(config, signals, service, part=[])
     from_drafts: {
       unit: 'percentunit',
       help: 'Output from drafts: accepted draft tokens / generated tokens.',
-      expr: ratio(raw.sum('rate', 'accepted_tokens', 5), q.record('tokens').expr),
+      expr: ratio(raw.sum('rate', 'accepted_tokens', 5), raw.sum('rate', 'generation_tokens', 5)),
     },
     draft_length: {
       unit: 'short',

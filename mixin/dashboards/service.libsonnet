@@ -42,7 +42,7 @@ function(config, common)
       h: 3,
     })),
     common.withExporter(panel('table', {
-      title: 'Replicas that say otherwise',
+      title: 'Replicas with another verdict',
       targets: [common.column(q.otherwise, ['pod', 'revision', 'verdict'])],
       unit: 'short',
       options: { showHeader: false, footer: { show: false, enablePagination: false } },
@@ -69,8 +69,7 @@ function(config, common)
       ],
     });
 
-  // Of the chosen instances and engines.
-  local load = g.row('Load, tokens, latency', [
+  local load = g.row('Load, tokens, latency of the chosen instances and engines', [
     graph('Requests finished per second', [series(q.finished, 'finished')], 'SpecDecodeLoadTooHigh', nothing.traffic, small {
       overrides: [g.color('finished', 'blue')],
     }),
@@ -141,9 +140,9 @@ function(config, common)
       ],
       w: quarter,
     }),
-    graph('Latency / latency at baseline', [series(q.record('ratio'), '{{sli}} {{stat}}')], 'SpecDecodeP99Regression', nothing.baseline, {
+    graph('Latency as % of baseline', [series(q.record('ratio'), '{{sli}}')], 'SpecDecodeP99Regression', nothing.baseline, {
       about: 'Above the line, the mean raises an alert.',
-      overrides: [],
+      overrides: [g.named(sli[0], { displayName: sli[1] }) for sli in [['tpot', 'time per output token'], ['ttft', 'time to first token']]],
       w: quarter,
     } + common.limit(config.slower.ratio)),
     common.withExporter(graph('Verdict over time, by share of tokens', [series(q.record('verdict') { expr: 'sum by (verdict) (%s)' % super.expr }, '{{verdict}}')], 'README', nothing.verdict, {
@@ -224,6 +223,8 @@ function(config, common)
       series(q.starts, 'engines that started'),
     ] + exporters([series(q.warnings, 'warning: {{warning}}')]), 'SpecDecodeRestartLoop', 'No replica started, and no warning about speculation was logged.', {
       custom: { drawStyle: 'bars', fillOpacity: 60, axisSoftMax: 2 },
+      // Warnings have the colors of the palette, which lacks these two.
+      overrides: [g.color('replicas that cannot be read', 'semi-dark-red'), g.color('engines that started', 'semi-dark-purple')],
     }),
     common.withExporter(common.table([
       [null, q.replica_verdict, {}, ['pod', 'instance', 'revision', 'verdict']],

@@ -116,13 +116,17 @@ def test_no_two_lines_of_a_panel_have_one_colour(dashboard: Dashboard) -> None:
 
 
 def test_whole_numbers_have_no_decimals(dashboard: Dashboard) -> None:
-    """"1.0 running" is read as a mean."""
+    """ "1.0 running" is read as a mean."""
     for panel in dashboard.panels:
         columns = [{each["id"]: each.get("value") for each in rule["properties"]} for rule in panel.overrides]
         for field in (panel.defaults, *columns):
             assert field.get("unit") != "none" or field.get("decimals") == 0, panel
         lines = panel.targets if panel.type == "timeseries" else []
-        counts = [each["expr"] for each in lines if re.match(r"(sum|count) by \([^)]*\) \((increase\()?" + COUNTS, each["expr"])]
+        counts = [
+            each["expr"]
+            for each in lines
+            if re.match(r"(sum|count) by \([^)]*\) \((increase\()?" + COUNTS, each["expr"])
+        ]
         assert not counts or panel.defaults["unit"] == "none", panel
 
 

@@ -16,7 +16,7 @@ MAX_QUERIES_ON_OPEN = 33
 MAX_PANELS = 41  # of all dashboards
 CELL_PADDING_PIXELS = 16
 ALERTS = "Firing alerts: since when, and what to do first"
-ANSWER = ("Verdict", "What to do", "Replicas that say otherwise", ALERTS)
+ANSWER = ("Verdict", "What to do", "Replicas with another verdict", ALERTS)
 LOAD = (
     "Requests finished per second",
     "Aborted or failed, share of requests",
