@@ -149,7 +149,18 @@ function(config, signals, service, part=[])
       expr: '%s\n/ on (%s) group_left () (%s > 0)' % [finished(', finished_reason', ['finished_reason=~"abort|error"']), level, finished()],
     },
     per_second(what, help):: { unit: 'suffix:/s', help: help, expr: chosen.sum('rate', what, 5) },
-    mean(sli):: { unit: 's', help: 'Mean of half an hour.', expr: chosen.mean(sli, 30) },
+    // vLLM's own series of a service that is named after its job cannot be selected: then the record of the whole service.
+    local orRecord(expression, record) = if vllm then expression + '\nor ' + record.expr else expression,
+    generated: {
+      unit: 'suffix:/s',
+      help: 'Tokens generated per second.',
+      expr: orRecord(chosen.sum('rate', 'generation_tokens', 5), q.record('tokens')),
+    },
+    mean(sli):: {
+      unit: 's',
+      help: 'Mean of half an hour.',
+      expr: orRecord(chosen.mean(sli, 30), q.record('latency', { sli: sli, stat: 'mean' })),
+    },
     p99(sli):: {
       unit: 's',
       help: 'P99 of half an hour, interpolated within a bucket.',

@@ -94,7 +94,7 @@ function(config, common)
       ],
     }),
     graph('Tokens per second', [
-      series(q.per_second('generation_tokens', 'Tokens generated per second.'), 'generated'),
+      series(q.generated, 'generated'),
       series(q.per_second('draft_tokens', 'Draft tokens proposed per second.'), 'drafted'),
       series(q.per_second('accepted_tokens', 'Draft tokens accepted per second. The others are wasted.'), 'accepted'),
     ], 'SpecDecodeNotDrafting', nothing.tokens, small {

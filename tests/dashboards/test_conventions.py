@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import promql_parser as promql
 
+from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import (
     CHARACTER_PIXELS,
     COLUMNS,
@@ -102,6 +103,21 @@ def test_queries_read_what_is_chosen_whatever_an_installation_names_its_jobs(das
             if re.match(r"specdec_|inference_service:", name):  # an exporter may serve several services
                 wanted = chosen - ({"inference_service"} if name.startswith("specdec_exporter_") else set())
                 assert wanted <= matchers, f"{whose}: {name}"
+
+
+def test_the_chosen_instances_and_engines_narrow_load_tokens_and_latency() -> None:
+    (service,) = [each for each in DASHBOARDS if each.name == "specdec-service"]
+    choices = {each["name"] for each in service.variables} & {"instance", "engine"}
+    narrowed = {
+        whose
+        for whose, tree in service.expressions
+        for selector in walk(tree)
+        if isinstance(selector, promql.VectorSelector)
+        if choices and choices <= {matcher.name for matcher in selector.matchers.matchers}
+    }
+    rows = {panel.row for panel in service.panels if any(whose.startswith(f"{panel}, ") for whose in narrowed)}
+
+    assert rows == {"Load, tokens, latency of the chosen instances and engines", "Replicas and events"}
 
 
 def test_no_two_lines_of_a_panel_have_one_colour(dashboard: Dashboard) -> None:
