@@ -69,7 +69,7 @@ function(config, common)
       ],
     });
 
-  local load = g.row('Load, tokens, latency of the chosen instances and engines', [
+  local load = g.row('Load and latency of chosen instances', [
     graph('Requests finished per second', [series(q.finished, 'finished')], 'SpecDecodeLoadTooHigh', nothing.traffic, small {
       overrides: [g.color('finished', 'blue')],
     }),

@@ -117,7 +117,7 @@ def test_the_chosen_instances_and_engines_narrow_load_tokens_and_latency() -> No
     }
     rows = {panel.row for panel in service.panels if any(whose.startswith(f"{panel}, ") for whose in narrowed)}
 
-    assert rows == {"Load, tokens, latency of the chosen instances and engines", "Replicas and events"}
+    assert rows == {"Load and latency of chosen instances", "Replicas and events"}
 
 
 def test_no_two_lines_of_a_panel_have_one_colour(dashboard: Dashboard) -> None:
