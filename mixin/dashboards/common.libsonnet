@@ -115,7 +115,7 @@ function(config, signals, rules)
     nothing:: {
       verdict: 'No verdict: the exporter cannot read the predictor, or nothing scrapes the exporter.',
       drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read.',
-      acceptance: 'No drafts, or adaptive verification, where vLLM does not count what it verified.',
+      acceptance: 'No drafts, or adaptive verification: vLLM does not count verified tokens then.',
       tokens: 'No tokens: nothing is generated, or the predictor cannot be read.',
       traffic: 'No finished requests: nothing is generated, or the predictor cannot be read.',
       predictor: 'No series: the predictor cannot be read, or nothing scrapes it.',

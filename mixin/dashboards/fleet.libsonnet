@@ -58,7 +58,7 @@ function(config, common)
           {
             title: 'Services',
             about: 'Services with alerts come first. Without metrics a service has no figures. The name links to the dashboard of the service. TPOT: mean time per output token.'
-                   + ' Where no baseline stands, no alert fires when latency gets worse.',
+                   + ' Without a baseline, no alert fires when latency gets worse.',
             sort: [g.sortBy('Alerts', descending=true)],
             overrides: [
               g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 116 }),

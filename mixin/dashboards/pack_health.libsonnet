@@ -32,7 +32,7 @@ function(config, common)
           title: 'Figures that cannot be trusted',
           overrides: [g.named('Why', { mappings: g.mappings([[reason[0], reason[1], 'text'] for reason in reasons]) })],
           runbook: 'SpecDecodeDataUntrusted',
-          no_data: 'No problem is known.',
+          no_data: 'No known problem.',
           w: 12,
           h: 7,
         }, rows=service, labels=[['reason', 'Why']], ahead=1),
@@ -88,7 +88,7 @@ function(config, common)
                ['Age of the file', q.baseline_age],
              ] else []), {
           title: 'Baselines',
-          about: 'Where no source stands, there is no baseline. TPOT: mean time per output token at baseline. Record a file again after a '
+          about: 'A dash means no baseline. TPOT: mean time per output token at baseline. Record a file again after a '
                  + 'change of model, hardware or release.',
           no_data: nothing.baseline,
           w: 24,

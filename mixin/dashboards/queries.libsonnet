@@ -50,12 +50,12 @@ function(config, signals, service, part=[])
       name + promql.braces(['component="%s"' % config.component] + state + own + matchers),
     severity: {
       unit: 'short',
-      help: 'Alerts of this pack that fire: 3 critical, 2 warning.',
+      help: 'Firing alerts of this pack: 3 is critical, 2 is warning.',
       expr: '3 * %s or 2 * %s' % [q.firing(['severity="critical"']), q.firing(['severity="warning"'])],
     },
     since(labels):: {
       unit: 'dateTimeFromNow',
-      help: 'When the condition of the alert came true. It fires once that has lasted.',
+      help: 'When the condition of the alert became true. The alert fires some minutes later.',
       expr: '1000 * min by (%s) (%s and ignoring (alertstate) %s)' % [
         labels,
         q.firing(['severity!="info"'], 'ALERTS_FOR_STATE', []),
@@ -88,7 +88,7 @@ function(config, signals, service, part=[])
       expr: 'topk(1,\n  sum by (verdict) (%s)\n  or 0 * group by (verdict) (%s)\n)' % [q.record('verdict').expr, q.no_metrics.expr],
     },
     otherwise: q.verdict {
-      help: 'Replicas whose verdict is not that of most tokens, as a canary may be.',
+      help: 'Replicas whose verdict differs from the verdict of most tokens, for example a canary.',
       expr: 'count by (%(level)s, pod, instance, revision, verdict) (%(judged)s)\nunless on (%(level)s, verdict)\n%(most)s' % {
         level: level,
         judged: raw.family('specdec_verdict', ['verdict!="unknown"']),
@@ -123,8 +123,8 @@ function(config, signals, service, part=[])
     local load(name) = 'sum by (%s, concurrency) (increase(%s[$__range]))' % [level, raw.family('specdec_load_%s_total' % name)],
     speedup_by_load: {
       unit: 'suffix:x',
-      help: 'Speed-up by requests in decode at a time, per engine (upper bound): time of the same tokens without speculation at like '
-            + 'load / time with it.',
+      help: 'Speed-up: time of the same tokens without speculation / with speculation, at the same load. Load: requests in decode at a '
+            + 'time, per engine, at most.',
       expr: ratio(load('plain_seconds'), load('compared_seconds')),
     },
     steps_by_load: { unit: 'none', help: 'Request-steps at this load.', expr: load('steps') + ' > 0' },
@@ -132,7 +132,7 @@ function(config, signals, service, part=[])
     // --- Acceptance by position --------------------------------------------------------------------------------------
     positions(window=w(30), offset=''):: {
       unit: 'percentunit',
-      help: 'Per-position rate: accepted at the position / drafts.',
+      help: 'Per-position rate: tokens accepted at the position / drafts.',
       local within(what) = 'increase(%s[%s]%s)' % [raw.of(what), window, offset],
       expr: '%s\n/ on (%s) group_left ()\n(%s > 0)' % [
         promql.by('sum', level + ', position', within('accepted_by_position')),
@@ -242,7 +242,7 @@ function(config, signals, service, part=[])
     // --- Can the figures be believed? --------------------------------------------------------------------------------
     problems: {
       unit: 'short',
-      help: 'What makes figures of the service hard to believe.',
+      help: 'Why figures of the service cannot be trusted.',
       expr: 'max by (%s, reason) (%s)' % [
         config.service,
         q.firing(['alertname="SpecDecodeDataUntrusted"']) + (if vllm then '' else '\n  or ' + targets.family('specdec_data_problem')),
@@ -266,12 +266,12 @@ function(config, signals, service, part=[])
     processes: { unit: 'none', help: 'Processes that answer in turn at the URL that an exporter reads.', expr: ofTarget('max', 'specdec_predictor_processes') },
     log_errors: {
       unit: 'suffix:/s',
-      help: 'Lines of interest that could not be read, per second.',
+      help: 'Log lines that matter but could not be read, per second.',
       expr: 'sum by (%s) (rate(%s[%s]))' % [config.service, targets.family('specdec_log_reader_parse_errors_total'), w(5)],
     },
     log_age: {
       unit: 's',
-      help: 'Time since the last line of the log. The oldest replica counts.',
+      help: 'Time since the last line of the log. The replica with the oldest line counts.',
       expr: 'time() - ' + ofTarget('min', 'specdec_log_reader_last_line_timestamp_seconds'),
     },
     exporters: { unit: 'none', help: 'Exporters by version.', expr: 'count by (version) (%s)' % exporters.family('specdec_exporter_build_info') },

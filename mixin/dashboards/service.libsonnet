@@ -60,7 +60,7 @@ function(config, common)
       series(q.record('baseline', { sli: sli, stat: std.asciiLower(stat) }), stat + ' at baseline ({{source}})')
       for stat in baselines
     ], 'SpecDecodeP99Regression', nothing.traffic, small {
-      about: 'A P99 is for people. Alerts use the mean and the tail beyond its boundary.',
+      about: 'The P99 is for reading only: alerts use the mean and the share of slow requests.',
       overrides: [
         g.color('mean', 'blue'),
         g.color('P99', 'orange'),
@@ -96,7 +96,7 @@ function(config, common)
     graph('Tokens per second', [
       series(q.generated, 'generated'),
       series(q.per_second('draft_tokens', 'Draft tokens proposed per second.'), 'drafted'),
-      series(q.per_second('accepted_tokens', 'Draft tokens accepted per second. The others are wasted.'), 'accepted'),
+      series(q.per_second('accepted_tokens', 'Draft tokens accepted per second. Rejected draft tokens are wasted.'), 'accepted'),
     ], 'SpecDecodeNotDrafting', nothing.tokens, small {
       overrides: [g.color('generated', 'blue'), g.color('drafted', 'purple'), g.color('accepted', 'green')],
     }),
@@ -111,7 +111,7 @@ function(config, common)
       series(q.speedup_bound('high'), 'at most'),
       series(q.speedup_bound('low'), 'at least'),
     ]), 'SpecDecodeNotPayingOff', nothing.speedup, {
-      about: 'With the interval that chance leaves.',
+      about: 'The band is the 95 % interval.',
       unit: 'suffix:x',
       decimals: 2,
       overrides: [
@@ -141,18 +141,18 @@ function(config, common)
       w: quarter,
     }),
     graph('Latency as % of baseline', [series(q.record('ratio'), '{{sli}}')], 'SpecDecodeP99Regression', nothing.baseline, {
-      about: 'Above the line, the mean raises an alert.',
+      about: 'An alert fires while a mean stays above the line.',
       overrides: [g.named(sli[0], { displayName: sli[1] }) for sli in [['tpot', 'time per output token'], ['ttft', 'time to first token']]],
       w: quarter,
     } + common.limit(config.slower.ratio)),
     common.withExporter(graph('Verdict over time, by share of tokens', [series(q.record('verdict') { expr: 'sum by (verdict) (%s)' % super.expr }, '{{verdict}}')], 'README', nothing.verdict, {
-      about: 'Two colors at a time are replicas that differ, as in a rollout.',
+      about: 'Two colors at a time: replicas have different verdicts, as in a rollout.',
       custom: { stacking: { group: 'A', mode: 'percent' }, fillOpacity: 60, lineWidth: 0 },
       overrides: common.named_verdicts,
       w: quarter,
     })),
-    graph('Requests in the tail', [series(q.record('tail'), 'more than at baseline')], 'SpecDecodeP99Regression', 'Not known: this needs a baseline file or history.', {
-      about: 'The alert fires above the line.',
+    graph('Requests in the tail', [series(q.record('tail'), 'more than at baseline')], 'SpecDecodeP99Regression', 'Unknown without a baseline file or history.', {
+      about: 'An alert fires above the line.',
       w: 12,
       h: 6,
     } + common.limit(config.tail.ticket)),
@@ -169,7 +169,7 @@ function(config, common)
       ['Request-steps', q.steps_by_load, gauge],
     ], {
       title: 'Speed-up by load',
-      about: 'Over the time that the dashboard shows. Below 1, speculation slows the service down at this load.',
+      about: 'Covers the time that the dashboard shows. Below 1, speculation slows the service down at this load.',
       sort: [g.numbers('In decode'), g.sortBy('In decode')],
       overrides: [g.named('In decode', { 'custom.width': 90 })],
       options: { footer: { show: false, enablePagination: false } },
@@ -191,7 +191,7 @@ function(config, common)
       title: 'Acceptance by position',
       sort: [g.numbers('Position'), g.sortBy('Position')],
       overrides: [g.named('Position', { 'custom.width': 90 })],
-      about: 'A healthy curve falls gently. The part of it that is near 0 costs and gives nothing.',
+      about: 'A healthy curve falls gently. Positions near 0 cost time and give nothing.',
       options: { footer: { show: false, enablePagination: false } },
       runbook: 'SpecDecodeAcceptanceLow',
       no_data: nothing.acceptance,
