@@ -210,9 +210,9 @@ function(config, signals, rules)
           g.sortBy('Severity', descending=true),
         ],
         overrides: [
-          g.named('Severity', common.severity { 'custom.width': 70, 'custom.align': 'left' }),
-          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 114 }),
-          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 190 }),
+          g.named('Severity', common.severity { 'custom.width': 72, 'custom.align': 'left' }),
+          g.named('Since', { unit: 'dateTimeFromNow', 'custom.width': 120 }),
+          g.named('Alert', { links: [g.link('Open the runbook', runbook('${__data.fields.alertname}'))], 'custom.width': 210 }),
           g.named('Which', { 'custom.width': 190 }),
           g.named('What to do first', { mappings: actions(one), 'custom.cellOptions': { type: 'auto', wrapText: true } }),
           g.named('Service', { links: [toService] }),

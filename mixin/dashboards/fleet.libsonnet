@@ -45,7 +45,7 @@ function(config, common)
         common.table(
           (if exporter then [[null, q.verdict, {}, level + ['verdict']], [null, q.no_metrics, {}, service + ['verdict']]] else []) + [
             ['Alerts', severity, narrow + common.severity, service],
-            ['Speed-up', figure('speedup'), narrow { unit: 'suffix:x', decimals: 2 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
+            ['Speed-up', figure('speedup'), { unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
             ['Length', figure('length'), narrow { decimals: 2 }],
             ['Acceptance', figure('acceptance'), { decimals: 0, 'custom.width': 98 }],
             ['Break-even', figure('acceptance_min'), { decimals: 0, 'custom.width': 94 }],

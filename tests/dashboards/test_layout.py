@@ -15,6 +15,7 @@ RUNBOOKS = {path.stem for path in (ROOT / "rules" / "runbooks").glob("*.md")}
 MAX_QUERIES_ON_OPEN = 33
 MAX_PANELS = 41  # of all dashboards
 CELL_PADDING_PIXELS = 16
+NAME_CHARACTER_PIXELS = 8  # of a name in camel case, 14 pixels high
 ALERTS = "Firing alerts: since when, and what to do first"
 ANSWER = ("Verdict", "What to do", "Replicas with another verdict", ALERTS)
 LOAD = (
@@ -98,6 +99,16 @@ def test_what_to_do_first_has_room_in_its_cells() -> None:
                 line = (override.get("custom.width") or wide - given) - CELL_PADDING_PIXELS
                 for text in mapped(override["mappings"]):
                     assert len(text) * CHARACTER_PIXELS <= 2 * line, f"{panel}, {column}: {text}"
+
+
+def test_names_of_alerts_fit_into_their_column() -> None:
+    for dashboard in DASHBOARDS:
+        for panel in (panel for panel in dashboard.panels if panel.title == ALERTS):
+            (column,) = [rule for rule in panel.overrides if rule["matcher"]["options"] == "Alert"]
+            (width,) = [each["value"] for each in column["properties"] if each["id"] == "custom.width"]
+            alerts = [name for name in RUNBOOKS if name.startswith("SpecDecode")]
+
+            assert [name for name in alerts if len(name) * NAME_CHARACTER_PIXELS + CELL_PADDING_PIXELS > width] == []
 
 
 def mapped(mappings: list[Json]) -> Iterator[str]:
