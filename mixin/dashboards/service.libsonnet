@@ -198,7 +198,7 @@ function(config, common)
       w: quarter,
       h: 8,
     }, rows=['position'], labels=[['position', 'Position']], ahead=1),
-    graph('Acceptance by position over time', [series(q.positions(), '{{position}}')], 'SpecDecodeAcceptanceLow', nothing.acceptance, {
+    graph('Acceptance by position over time', [series(q.positions(), 'position {{position}}')], 'SpecDecodeAcceptanceLow', nothing.acceptance, {
       about: 'In a collapse, lines fall either from the last position on, or at all positions at once.',
       max: 1,
       w: quarter,

@@ -68,7 +68,7 @@ def test_the_page_says_for_which_grafana_they_are_written_and_by_which_they_are_
     page = (DASHBOARDS / "README.md").read_text(encoding="utf-8")
 
     assert f"Grafana {render.GRAFANA.removesuffix('.0')} or newer" in page
-    assert f"drawn by the components of Grafana {packages['devDependencies']['@grafana/ui']}" in page
+    assert f"by the components of Grafana {packages['devDependencies']['@grafana/ui']}" in page
     assert "tools/render.py --grafana-com" in (REPOSITORY / "docs" / "releasing.md").read_text(encoding="utf-8")
 
 

@@ -23,15 +23,15 @@ async def test_the_page_tells_how_many_there_are(request: pytest.FixtureRequest)
     body = (CAPTURE / "metrics-2-p30.txt").read_bytes()
     log = (f"--predictor.log-path={CAPTURE / 'server.log'}", "--predictor.log-from=start")
     async with predictor(body) as vllm, exporter(f"--predictor.url={vllm.url}", *log) as one:
-        names = [series.partition("{")[0] for series in await one.samples()]
+        names = [name.partition("{")[0] for name in await one.samples()]
 
     texts = [path.read_text() for path in (ROOT / "rules/rendered/specdec.rules.yaml", *DASHBOARDS)]
     asked = set(re.findall(r"\bspecdec_\w+", "\n".join(texts)))
-    buckets = sum(name.endswith("_bucket") for name in names)
+    series, buckets = len(names), sum(name.endswith("_bucket") for name in names)
     read = sum(name in asked for name in names)
     told = (
-        f"A vLLM 0.32.0 with one engine that drafts 3 tokens, and its log, has {len(names)} series.\n"
-        f"Of these, {buckets} are buckets of histograms, and rules and dashboards read {read}.\n"
+        f"One engine of vLLM 0.32.0 that drafts 3 tokens has {series} series: {buckets} are buckets of histograms.\n"
+        f"Rules and dashboards read {read}.\n"
     )
     page = filled(PAGE.read_text(encoding="utf-8"), {"series": told})
     if request.config.getoption("--update-golden"):
