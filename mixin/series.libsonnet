@@ -10,6 +10,7 @@ local names = {
   generation_tokens: ['specdec_generation_tokens_total', 'generation_tokens_total'],
   prompt_tokens: ['specdec_prompt_tokens_total', 'prompt_tokens_total'],
   preemptions: ['specdec_preemptions_total', 'num_preemptions_total'],
+  finished: ['specdec_requests_finished_total', 'request_success_total'],
   running: ['specdec_requests_running', 'num_requests_running'],
   waiting: ['specdec_requests_waiting', 'num_requests_waiting'],
   kv_cache: ['specdec_kv_cache_usage_ratio', 'kv_cache_usage_perc'],

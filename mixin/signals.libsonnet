@@ -1,5 +1,6 @@
-// Every quantity that the pack records, defined once: record, labels, unit, meaning, expression. Alerts and dashboards read
-// them from here. One level lies over raw counters; what is usual for a service is read from the hours of its last week.
+// Every quantity that the pack records, defined once: record, labels, unit (none: a count, shown as a whole number), meaning,
+// expression. Alerts and dashboards read them from here. One level lies over raw counters; what is usual for a service is read
+// from the hours of its last week.
 local promql = import 'promql.libsonnet';
 
 {
@@ -54,8 +55,8 @@ local promql = import 'promql.libsonnet';
     // --- Drafts and what is accepted of them ---------------------------------------------------------------------------
     drafts: {
       record: record('drafts:increase30m'),
-      unit: 'short',
-      help: 'Drafts: speculations of one request in one engine step, of half an hour.',
+      unit: 'none',
+      help: 'Drafts within half an hour. A draft is one speculation of one request in one engine step.',
       expr: series.sum('increase', 'drafts', 30),
     },
     tokens: {
@@ -67,27 +68,27 @@ local promql = import 'promql.libsonnet';
     acceptance: {
       record: record('acceptance:ratio30m'),
       unit: 'percentunit',
-      help: 'Acceptance rate: accepted draft tokens / draft tokens, of half an hour. Absent with adaptive verification, where vLLM does '
-            + 'not count what it verified.',
+      help: 'Acceptance rate of half an hour: accepted draft tokens / draft tokens. Absent with adaptive verification: vLLM does not '
+            + 'count verified tokens then.',
       expr: acceptance('increase', 30),
     },
     acceptance_now: {
       record: record('acceptance:ratio5m'),
       unit: 'percentunit',
-      help: 'The same of five minutes, unless there are hardly any draft tokens: fewer a second than %s.' % number(config.min_drafts / 2000),
+      help: 'Acceptance rate of five minutes. Absent with fewer than %s draft tokens a second.' % number(config.min_drafts / 2000),
       expr: acceptance('rate', 5, config.min_drafts / 2000),
     },
     length: {
       record: record('acceptance:length30m'),
       unit: 'short',
-      help: 'Mean acceptance length: 1 + accepted tokens / drafts, the bonus token included.',
+      help: 'Mean acceptance length: 1 + accepted tokens / drafts. The 1 is the bonus token.',
       expr: '1 + %s\n/ (%s > 0)' % [series.sum('increase', 'accepted_tokens', 30), of(s.drafts)],
     },
     acceptance_min: {
       record: record('acceptance:min'),
       unit: 'percentunit',
-      help: 'Acceptance rate that breaks even: measured here; else what the exporter assumes for method, k and load; else the general one. '
-            + 'Without the exporter, assumed by mean draft length and load alone.',
+      help: 'Acceptance rate that breaks even, the first of: measured here; assumed by the exporter for method, k and load; the general '
+            + 'level. Without the exporter, mean draft length and load decide.',
       expr:
         if !vllm then |||
           avg by (%(level)s) (avg_over_time(%(measured)s[%(w)s]))
@@ -123,7 +124,7 @@ local promql = import 'promql.libsonnet';
     acceptance_usual: {
       record: record('acceptance:usual'),
       unit: 'short',
-      help: 'Acceptance rate (what="ratio") and length (what="length") of the baseline file, else of the last week.',
+      help: 'Usual acceptance rate (what="ratio") and length (what="length"): of the baseline file, else of the last week.',
       local file(what, family) =
         promql.withLabel(promql.by('avg', level, series.family(family)), 'what', what),
       expr: std.join('\nor on (%s, what)\n' % level, (
@@ -138,7 +139,7 @@ local promql = import 'promql.libsonnet';
     up: {
       record: record('up:max'),
       unit: 'short',
-      help: 'Whether the metrics of any replica can be read, by role where serving is disaggregated.',
+      help: 'Whether the metrics of at least one replica can be read, by role where serving is disaggregated.',
       expr:
         if vllm then series.by('max', config.role, series.up)
         else 'max by (%(role)s) (%(own)s)\nor on (%(role)s)\nmax by (%(role)s) (%(target)s == 0)' % {
@@ -149,7 +150,7 @@ local promql = import 'promql.libsonnet';
     },
     busy: {
       record: record('busy_requests:min10m'),
-      unit: 'short',
+      unit: 'none',
       help: 'Requests that ran in the busiest engine throughout ten minutes. Engines that generate nothing do not count.',
       // 0 and not absent where there is none: not every ruler ends a record at once.
       expr: series.by('max', level, '%s\n* (%s > bool 0)' % [
@@ -159,7 +160,7 @@ local promql = import 'promql.libsonnet';
     },
     engines: {
       record: record('engines:count'),
-      unit: 'short',
+      unit: 'none',
       help: 'Engines whose metrics are there.',
       expr: series.by('count', level, series.of('generation_tokens')),
     },
@@ -177,15 +178,15 @@ local promql = import 'promql.libsonnet';
     // --- Latency, by `sli` and `stat` ----------------------------------------------------------------------------------
     requests: {
       record: record('requests:increase30m'),
-      unit: 'short',
-      help: 'Requests of half an hour with a time per output token; where the release has no such time, all.',
+      unit: 'none',
+      help: 'Requests within half an hour that have a time per output token. In releases without that time: all requests.',
       expr: '%s\nor on (%s)\n%s' % [series.sum('increase', 'tpot', 30, '_count'), level, series.sum('increase', 'e2e', 30, '_count')],
     },
     latency: {
       record: record('latency:seconds30m'),
       unit: 's',
-      help: 'Latency of half an hour: time per output token (sli="tpot"), to the first token (ttft), of a request (e2e); its mean, and '
-            + 'of tpot the P99, interpolated within a bucket.',
+      help: 'Latency of half an hour: time per output token (sli="tpot"), time to first token (ttft), whole requests (e2e). The mean; '
+            + 'for tpot also the P99, interpolated within a bucket.',
       by:
         [{ labels: { sli: sli, stat: 'mean' }, expr: series.mean(sli, 30) } for sli in ['tpot', 'ttft', 'e2e']]
         + [{ labels: { sli: 'tpot', stat: 'p99' }, expr: 'histogram_quantile(0.99, %s) > 0' % series.sum('rate', 'tpot', 30, '_bucket', ', le') }],
@@ -211,7 +212,7 @@ local promql = import 'promql.libsonnet';
     buckets_differ: {
       record: record('buckets:differ'),
       unit: 'short',
-      help: 'Replicas have different bucket boundaries, or had in half an hour. Then no share beyond one is known.',
+      help: 'Replicas have different bucket boundaries, or had within half an hour. Shares beyond a boundary are unknown then.',
       expr: 'stddev by (%s) (%s) > 0' % [
         level,
         series.by('count', level + ', le', promql.range('last_over_time', series.of('tpot', '_bucket'), w(30))),
@@ -220,8 +221,9 @@ local promql = import 'promql.libsonnet';
     baseline: {
       record: record('latency:baseline'),
       unit: 's',
-      help: 'The same at baseline, but of whole requests, which take as long as their answers, by source: a live control without speculation; else the baseline file, unless it was recorded at less '
-            + 'load; else the last week. Also the share beyond each boundary (stat="beyond").',
+      help: 'Latency at baseline. Its source is the first of: a live control without speculation; the baseline file, unless its load was '
+            + 'lower; the last week. Whole requests have no baseline: they take as long as their answers. Also the share beyond each '
+            + 'boundary (stat="beyond").',
       local unless_other(sources) = '\nunless on (%s, sli, stat) %s' % [level, of(s.baseline, ['source%s"%s"' % [if std.member(sources, '|') then '=~' else '=', sources]])],
       local of_file(expr, more={}) = {
         labels: { source: 'file' } + more,
@@ -275,7 +277,7 @@ local promql = import 'promql.libsonnet';
     ratio: {
       record: record('latency:ratio30m'),
       unit: 'percentunit',
-      help: 'Mean latency / mean latency at baseline.',
+      help: 'Mean latency as % of the mean at baseline.',
       expr: '%s\n/ on (%s, sli) group_left (source) %s' % [of(s.latency, ['stat="mean"']), level, of(s.baseline, ['stat="mean"'])],
     },
     ratio_now: {
@@ -287,9 +289,9 @@ local promql = import 'promql.libsonnet';
     tail: {
       record: record('latency:tail30m'),
       unit: 'percentunit',
-      help: ('The share of requests beyond a boundary that held %d %% of them at baseline, minus what is expected there; the boundary where '
-             + 'this is most. Expected: %s times the share at baseline, and more where the service is slower as a whole. A histogram holds '
-             + 'shares exactly, a P99 it does not.') % [100 * config.tail.held, number(config.tail.growth)],
+      help: ('Share of requests beyond a boundary that kept %d %% of the requests at baseline, minus the expected share. The boundary with '
+             + 'the largest difference counts. Expected: %s times the share at baseline, more where the whole service is slower. '
+             + 'Histograms hold shares exactly; a P99 is interpolated.') % [100 * config.tail.held, number(config.tail.growth)],
       // When all latencies of a lognormal distribution grow by a factor, a share grows to about its root of that factor.
       expr: |||
         max without (le, sli, stat) (
@@ -312,8 +314,8 @@ local promql = import 'promql.libsonnet';
     speedup: {
       record: record('speedup:ratio30m'),
       unit: 'percentunit',
-      help: 'Measured speed-up, time per output token without speculation / with it: by the exporter against its baseline file, else '
-            + 'against the live control.',
+      help: 'Measured speed-up: time per output token without speculation / with speculation. The exporter compares with its baseline '
+            + 'file; without a file, the live control is compared.',
       local control = '%s / on (%s, sli, stat) %s' % [
         of(s.baseline, ['source="control"', 'sli="tpot"', 'stat="mean"']),
         level,
@@ -332,8 +334,8 @@ local promql = import 'promql.libsonnet';
     verdict: {
       record: record('verdict:tokens'),
       unit: 'suffix:/s',
-      help: 'Tokens generated per second, by the verdict of the replica. Each replica adds a thousandth, so that replicas count where no '
-            + 'token is generated. "guess": healthy by acceptance, and no speed-up is measured.',
+      help: 'Tokens generated per second, by the verdict of the replica. Each replica adds a thousandth, so that replicas '
+            + 'without tokens count too. "guess": healthy by acceptance, and no speed-up is measured.',
       local judged = series.family('specdec_verdict'),
       expr: |||
         sum by (%(level)s, verdict) (

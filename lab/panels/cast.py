@@ -119,7 +119,7 @@ REPLICAS = (
         ),
         baseline=replace(OFF, seed=41, served_model_name="qwen-30b"),
     ),
-    # Not drafting, unreachable, idle, and without speculation.
+    # Not drafting, unreachable, idle (its baseline is of another release), and without speculation.
     Replica(
         service="code",
         pod="code-0",
@@ -137,6 +137,7 @@ REPLICAS = (
         pod="batch-0",
         namespace="dev",
         settings=replace(BUSY, seed=70, incidents=(ChangeLoad(at=ago(90), load=0),)),
+        baseline=replace(OFF, seed=72, vllm_version="0.31.0"),
     ),
     Replica(service="plain", pod="plain-0", namespace="dev", reads_log=False, settings=replace(OFF, seed=80)),
     # In the middle of an update, so that buckets differ.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ LABELS: Mapping[str, Sequence[str]] = {
     "stat": ("mean", "p99"),
     "position": ("0", "1"),
     "concurrency": ("4", "8"),
+    "sli": ("tpot", "ttft"),
+    "finished_reason": ("abort", "error"),
     "action": ("SpecDecodeHarmful/critical/", "SpecDecodeDataUntrusted/warning/baseline_old"),
 }
 MACROS = {"$inference_service": "chat", "$compare_with": "chat-control"}
@@ -81,11 +84,16 @@ def is_number(each: Json) -> bool:
     return isinstance(each["value"], (int, float))
 
 
-def shown(dashboard: Dashboard) -> str:
-    panels = dashboard.panels
+@cache
+def drawn(name: str) -> list[tuple[Panel, list[Json]]]:
+    """The panels of a dashboard with the fields that Grafana makes of :func:`answers`."""
+    (panels,) = [each.panels for each in DASHBOARDS if each.name == name]
     given = [components.given(panel, answers(panel)) for panel in panels]
-    pairs = zip(panels, components.fields(given, NOW), strict=True)
-    return "\n".join(line for panel, fields in pairs for line in told(panel, fields))
+    return list(zip(panels, components.fields(given, NOW), strict=True))
+
+
+def shown(dashboard: Dashboard) -> str:
+    return "\n".join(line for panel, fields in drawn(dashboard.name) for line in told(panel, fields))
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
@@ -96,3 +104,14 @@ def test_values_are_shown_as_they_are_meant(dashboard: Dashboard, request: pytes
         path.write_text(shown(dashboard), encoding="utf-8")
 
     assert shown(dashboard) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
+def test_lines_of_a_panel_have_colours_of_their_own(dashboard: Dashboard) -> None:
+    shared = {}
+    for panel, fields in drawn(dashboard.name):
+        colors = [field["typical"][0]["color"] for field in fields if panel.type == "timeseries" and field["typical"]]
+        if len(colors) != len(set(colors)):
+            shared[str(panel)] = colors
+
+    assert shared == {}

@@ -18,7 +18,7 @@ MAX_SERIES_OF_OTHERS = 20
 # Panels that have nothing to say about a healthy service.
 QUIET_WHILE_HEALTHY = {
     "Firing alerts: since when, and what to do first",
-    "Replicas that say otherwise",
+    "Replicas with another verdict",
     "Requests in the tail",  # of a live control no boundaries are kept
 }
 # Of one cluster, without speculation or a model that drafts, of an alert with one cause, of a service that does not
@@ -93,13 +93,13 @@ def test_what_hurts_comes_first(looked: Looked, base: Database) -> None:
 
 def test_a_canary_is_shown_beside_the_verdict_of_most_tokens(looked: Looked) -> None:
     (stat,) = [asked for panel, asked in looked.answers("specdec-service", "canary") if panel.title == "Verdict"]
-    canaries = rows(looked, "specdec-service", "canary", "Replicas that say otherwise")
+    canaries = rows(looked, "specdec-service", "canary", "Replicas with another verdict")
 
     assert [series["metric"]["verdict"] for series in stat[0].series] == ["guess"]
     assert [(row["Pod"], row["Revision"], row["Verdict"]) for row in canaries] == [
         ("mail-canary", "mail-7c4b", "broken")
     ]
-    assert rows(looked, "specdec-service", "collapse", "Replicas that say otherwise") == []
+    assert rows(looked, "specdec-service", "collapse", "Replicas with another verdict") == []
 
 
 @pytest.mark.parametrize(("dashboard", "state"), [("specdec-fleet", "healthy"), ("specdec-service", "collapse")])

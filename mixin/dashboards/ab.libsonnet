@@ -7,7 +7,7 @@ function(config, common)
   local b = common.other;
   local both = common.both;
   local nothing = common.nothing;
-  local narrow = { decimals: 0, 'custom.width': 84 };
+  local narrow = { 'custom.width': 84 };
   local level = ['cluster', 'namespace', 'inference_service', 'model_name'];
   local exporter = config.source == 'exporter';
   // By the order of the targets: their names contain variables.
@@ -17,7 +17,7 @@ function(config, common)
   // `of`: from quantities of a service to one of them. `baseline`: that of A.
   local stat(title, of, spec, baseline=null) = common.panel('stat', {
     title: title,
-    targets: [common.last(of(a), 'A: $inference_service'), common.last(of(b), 'B: $compare_with')]
+    targets: [common.last(a.current(of(a)), 'A: $inference_service'), common.last(b.current(of(b)), 'B: $compare_with')]
              + (if baseline == null then [] else [common.last(baseline, 'baseline of A')]),
     overrides: [color('A', 'blue'), color('B', 'orange'), color('C', 'text')],
     options: { textMode: 'value_and_name' },
@@ -25,8 +25,9 @@ function(config, common)
     h: 4,
   } + spec);
 
-  // `spread`: how far chance moves the mean of one request, as a share of it.
-  local effect(sli, title, spread) =
+  // `spread`: how far chance moves the mean of one request, as a share of it. Of whole requests no baseline is kept: they take as
+  // long as their answers.
+  local effect(sli, title, spread, with_baseline=false) =
     local mean = { sli: sli, stat: 'mean' };
     local chance(sign) = {
       unit: 'suffix:x',
@@ -35,19 +36,18 @@ function(config, common)
     };
     common.graph('A / B: mean ' + title, [
       common.series(a.record('latency', mean) { expr+: '\n/ ignoring (inference_service)\n' + b.record('latency', mean).expr }, 'A / B'),
-      common.series(a.record('ratio', mean), 'A / its baseline'),
       common.series(chance('+'), 'chance, up to'),
       common.series(chance('-'), 'chance, down to'),
-    ], 'SpecDecodeNotPayingOff', 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.', {
+    ] + (if with_baseline then [common.series(a.record('ratio', mean), 'A / its baseline')] else []), 'SpecDecodeNotPayingOff', 'Nothing to compare: one service has no requests, or they differ in cluster, namespace or model.', {
       about: 'Below 1, A is faster. Inside the band around 1, the difference may be chance. Both services must have the same cluster, '
              + 'namespace and model.',
       unit: 'suffix:x',
       decimals: 2,
       overrides: [
         color('A', 'blue'),
-        nth('B', g.dashes('text')),
-        nth('C', g.upper('yellow', 'chance, down to')),
-        nth('D', g.lower('yellow')),
+        nth('B', g.upper('yellow', 'chance, down to')),
+        nth('C', g.lower('purple')),
+        nth('D', g.dashes('text')),
       ],
       w: 12,
     });
@@ -73,17 +73,17 @@ function(config, common)
           a.record('acceptance_usual', { what: 'ratio' })
         ),
         // Times per output token differ by half their mean, as the policy has it; whole requests by 1.25 times.
-        effect('tpot', 'time per output token', 2.58 * 0.5),
+        effect('tpot', 'time per output token', 2.58 * 0.5, with_baseline=true),
         effect('e2e', 'end-to-end latency', 2.58 * 1.25),
       ], open=true),
       g.row('Is the comparison fair?', [
         common.table([
-          ['Requests', both.record('requests'), narrow { unit: 'none' }],
-          ['Drafts', both.record('drafts'), narrow { unit: 'none' }],
-          ['Prompt', both.prompt_length, narrow],
-          ['Answer', both.answer_length, narrow],
-          ['Running', both.running_per_engine, narrow { decimals: 1 }],
-          ['KV cache', both.kv_cache, narrow],
+          ['Requests', both.current(both.record('requests')), narrow],
+          ['Drafts', both.current(both.record('drafts')), narrow],
+          ['Prompt', both.current(both.prompt_length), narrow],
+          ['Answer', both.current(both.answer_length), narrow],
+          ['Running', both.running_per_engine, narrow],
+          ['KV cache', both.kv_cache, narrow { decimals: 0 }],
         ] + (if exporter then [[null, both.runs, {}, level + ['vllm_version', 'method', 'draft_model']]] else []), {
           title: 'Is the sample large enough, and is the comparison fair?',
           about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests. '
@@ -94,6 +94,6 @@ function(config, common)
           w: 24,
           h: 5,
         }, labels=if exporter then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
-      ]),
+      ], open=true),
     ],
   })

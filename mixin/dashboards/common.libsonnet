@@ -1,5 +1,6 @@
 // Shared by all dashboards: variables, annotations, links, words of the verdict, and panels that explain themselves.
 local promql = import '../promql.libsonnet';
+local seriesOf = import '../series.libsonnet';
 local g = import 'g.libsonnet';
 local queries = import 'queries.libsonnet';
 
@@ -14,8 +15,10 @@ function(config, signals, rules)
   {
     local common = self,
 
-    // Quantities of one service, of the service to compare with, of both, and of all selected services.
+    // Quantities of one service, of its chosen instances and engines, of the service to compare with, of both, and of all
+    // selected services.
     service:: queries(config, signals, '="$inference_service"'),
+    chosen:: queries(config, signals, '="$inference_service"', ['instance=~"$instance"', 'engine=~"$engine"']),
     other:: queries(config, signals, '="$compare_with"'),
     both:: queries(config, signals, '=~"$inference_service|$compare_with"'),
     fleet:: queries(config, signals, '=~"$inference_service"'),
@@ -34,6 +37,12 @@ function(config, signals, rules)
       oneOf('inference_service', 'Service', !one),
     ] + more + [g.variable('model_name', 'Model', values(signals.tokens.record, service, 'model_name'), true)],
     otherServiceVariable:: oneOf('compare_with', 'Compare with', false),
+    partVariables::
+      local label = if vllm then config.vllm_service_label else 'inference_service';
+      local own = ['cluster=~"$cluster"', 'namespace=~"$namespace"', label + '="$inference_service"'];
+      local of(name, title, matchers) =
+        g.variable(name, title, 'label_values(%s, %s)' % [seriesOf(config).of('generation_tokens', matchers=matchers), name], true);
+      [of('instance', 'Instance', own), of('engine', 'Engine', own + ['instance=~"$instance"'])],
 
     // --- Annotations and links ---------------------------------------------------------------------------------------
     annotations(q, enable):: [
@@ -66,16 +75,19 @@ function(config, signals, rules)
         ['pack', 'Pack health', 'Can the figures be believed?'],
       ]
       if to[0] != from
-    ] + [g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true }],
+    ] + [
+      g.taggedLink('vLLM dashboards', 'Dashboards with the tag vllm, as vLLM ships them', 'vllm'),
+      g.dashboardLink('Runbooks', 'What to do, by alert', runbook('README')) { icon: 'doc', keepTime: false, targetBlank: true },
+    ],
     // For a table row whose columns are the labels. A missing column gives an empty value, which selects series without that
-    // label.
+    // label. The model is not passed on: a service without metrics has none.
     local toService = g.link('Open the service', '/d/specdec-service?${datasource:queryparam}&%s&${__url_time_range}' % std.join(
-      '&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in level]
+      '&', ['var-%s=${__data.fields.%s:percentencode}' % [label, label] for label in service]
     ), false),
 
     // --- Words -------------------------------------------------------------------------------------------------------
-    // Verdict, title, color, next step; the worst first. Only a measured speed-up is green, and a guess is called one.
-    local grey = '#8e8e8e',
+    // Verdict, title, color, next step; the worst first. Only a measured speed-up is green, and a guess is called one. Grey is
+    // what nobody can judge, each in a shade of its own.
     words:: [
       ['no_metrics', 'No metrics', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
       ['broken', 'Broken', 'dark-red', 'Almost nothing is accepted: check whether the draft model fits the target, or switch speculation off.'],
@@ -83,11 +95,11 @@ function(config, signals, rules)
       ['not_paying', 'Not paying off', 'orange', 'Switch speculation off at this load, or use a k that recordings show to pay.'],
       ['slower', 'Slower', 'dark-yellow', 'Roll back if it began with a deployment. Otherwise look at acceptance, load and prompts.'],
       ['watch', 'Watch', 'yellow', 'Whether it pays is not known: record a baseline without speculation, and compare.'],
-      ['unknown', 'No verdict', grey, 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
-      ['guess', 'Not measured', grey, 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
+      ['unknown', 'No verdict', '#636363', 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
+      ['guess', 'Not measured', '#8e8e8e', 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
       ['healthy', 'Healthy', 'green', 'Do nothing: speculation pays off.'],
       ['idle', 'Idle', 'blue', 'Wait for traffic.'],
-      ['off', 'Speculation off', grey, 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
+      ['off', 'Speculation off', '#b5b5b5', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
     ],
     // For values of a column: title and color, or next step and color.
     verdicts(text=1):: g.mappings([[word[0], word[text], word[2]] for word in common.words]),
@@ -103,7 +115,8 @@ function(config, signals, rules)
     nothing:: {
       verdict: 'No verdict: the exporter cannot read the predictor, or nothing scrapes the exporter.',
       drafts: 'No drafts: speculation is off, nothing is generated, or the predictor cannot be read.',
-      acceptance: 'No drafts, or adaptive verification, where vLLM does not count what it verified.',
+      acceptance: 'No drafts, or adaptive verification: vLLM does not count verified tokens then.',
+      tokens: 'No tokens: nothing is generated, or the predictor cannot be read.',
       traffic: 'No finished requests: nothing is generated, or the predictor cannot be read.',
       predictor: 'No series: the predictor cannot be read, or nothing scrapes it.',
       baseline: 'No baseline: there is no live control, no baseline file, and not enough history yet.',
@@ -119,12 +132,15 @@ function(config, signals, rules)
     column(quantity, keep)::
       g.tableTarget('max by (%s) (%s)' % [std.join(', ', keep), quantity.expr]) { help:: quantity.help, unit:: quantity.unit },
 
+    // A count has no decimals, wherever it stands.
+    local whole(unit) = if unit == 'none' then { decimals: 0 } else {},
     // `spec` is that of g without description, unit and links. Instead: `about` (the purpose of the panel) and `runbook` (the
     // name of an alert).
     panel(kind, spec)::
       local helps = [target.help for target in spec.targets];
       local definitions = [helps[i] for i in std.range(0, std.length(helps) - 1) if std.find(helps[i], helps)[0] == i];
-      g[kind]({ unit: spec.targets[0].unit } + spec + {
+      local unit = std.get(spec, 'unit', spec.targets[0].unit);
+      g[kind]({ unit: unit } + whole(unit) + spec + {
         description: std.join('\n', (if 'about' in spec then [spec.about, ''] else []) + ['- ' + help for help in definitions]),
         links: [g.link('Runbook', runbook(std.get(spec, 'runbook', 'README')))],
       }),
@@ -157,7 +173,7 @@ function(config, signals, rules)
         ] + std.get(spec, 'sort', []),
         overrides: [g.named(title, { 'custom.width': widths[title] }) for title in std.objectFields(widths)]
                    + [g.named('Service', { links: [toService] })]
-                   + [g.named(c[0], { unit: c[1].unit } + at(c, 2, {})) for c in columns if c[0] != null]
+                   + [g.named(c[0], { unit: c[1].unit } + whole(c[1].unit) + at(c, 2, {})) for c in columns if c[0] != null]
                    + std.get(spec, 'overrides', []),
       }),
 

@@ -9,14 +9,12 @@ function(config, common)
   local narrow = { 'custom.width': 78 };
   local exporter = config.source == 'exporter';
 
-  local down = 'max by (%s) (%s) == 0' % [config.service, q.record('up').expr];
-  local no_metrics(expression) = 'label_replace(%s, "verdict", "no_metrics", "", "")' % expression;
+  local figure(name, labels={}) = q.current(q.record(name, labels));
   local counted = q.verdict {
-    unit: 'short',
-    help+: ' No metrics: no replica can be read.',
-    expr: 'count by (verdict) (%s)\nor %s' % [super.expr, no_metrics('count(%s)' % down)],
+    unit: 'none',
+    help+: ' ' + q.no_metrics.help,
+    expr: 'count by (verdict) (%s\nor %s)' % [super.expr, q.no_metrics.expr],
   };
-  local unread = counted { expr: '%s\nunless on (%s) %s' % [no_metrics(down), config.service, q.record('verdict').expr] };
   local severity = q.severity { expr+: ' or 0 * ' + q.record('up').expr };  // or nothing would sort services without alerts
 
   common.dashboard('fleet', {
@@ -45,22 +43,22 @@ function(config, common)
       ], open=true),
       g.row('Services', [
         common.table(
-          (if exporter then [[null, q.verdict, {}, level + ['verdict']], [null, unread, {}, service + ['verdict']]] else []) + [
+          (if exporter then [[null, q.verdict, {}, level + ['verdict']], [null, q.no_metrics, {}, service + ['verdict']]] else []) + [
             ['Alerts', severity, narrow + common.severity, service],
-            ['Speed-up', q.record('speedup'), narrow { unit: 'suffix:x', decimals: 2 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
-            ['Length', q.record('length'), narrow { decimals: 2 }],
-            ['Acceptance', q.record('acceptance'), { decimals: 0, 'custom.width': 98 }],
-            ['Break-even', q.record('acceptance_min'), { decimals: 0, 'custom.width': 94 }],
-            ['TPOT', q.record('latency', mean), narrow],
-            ['Of baseline', q.record('ratio', mean), { decimals: 0, 'custom.width': 94 } + common.colored([[config.slower.ratio, 'red']])],
-            [null, q.record('ratio', mean), {}, level + ['source']],
-            ['Tokens', q.record('tokens'), narrow { decimals: 0 }],
+            ['Speed-up', figure('speedup'), { unit: 'suffix:x', decimals: 2, 'custom.width': 86 } + common.colored([[0, 'red'], [1, 'orange'], [config.speedup.wanted, 'green']])],
+            ['Length', figure('length'), narrow { decimals: 2 }],
+            ['Acceptance', figure('acceptance'), { decimals: 0, 'custom.width': 98 }],
+            ['Break-even', figure('acceptance_min'), { decimals: 0, 'custom.width': 94 }],
+            ['TPOT', figure('latency', mean), narrow],
+            ['Of baseline', figure('ratio', mean), { decimals: 0, 'custom.width': 94 } + common.colored([[config.slower.ratio, 'red']])],
+            [null, figure('ratio', mean), {}, level + ['source']],
+            ['Tokens', figure('tokens'), narrow { decimals: 0 }],
             ['Readable', q.record('up'), narrow { mappings: common.yesNo('yes', 'no'), 'custom.cellOptions': { type: 'color-text' } }, service],
           ],
           {
             title: 'Services',
-            about: 'Services with alerts come first. The name links to the dashboard of the service. TPOT: mean time per output token.'
-                   + ' Where no baseline stands, no alert fires when latency gets worse.',
+            about: 'Services with alerts come first. Without metrics a service has no figures. The name links to the dashboard of the service. TPOT: mean time per output token.'
+                   + ' Without a baseline, no alert fires when latency gets worse.',
             sort: [g.sortBy('Alerts', descending=true)],
             overrides: [
               g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-background' }, 'custom.width': 116 }),

@@ -36,6 +36,19 @@
     tags: [],
     targetBlank: false,
   },
+  // A menu of all dashboards with this tag.
+  taggedLink(title, tooltip, tag): {
+    title: title,
+    tooltip: tooltip,
+    type: 'dashboards',
+    icon: 'external link',
+    url: '',
+    asDropdown: true,
+    includeVars: false,
+    keepTime: true,
+    tags: [tag],
+    targetBlank: false,
+  },
   link(title, url, new_tab=true): { title: title, url: url, targetBlank: new_tab },
 
   annotation(name, expr, color, title, text, enable): {
@@ -92,10 +105,10 @@
   like(pattern, properties): g.override('byRegexp', '/%s/' % pattern, properties),
   colored(color): { color: { mode: 'fixed', fixedColor: color } },
   color(name, color): g.named(name, g.colored(color)),
-  // A limit or a baseline: a dashed line that fills nothing. An end of a band: no line.
+  // A limit or a baseline: a dashed line that fills nothing. An end of a band: a thin line.
   dashes(color): g.colored(color) { 'custom.lineStyle': { fill: 'dash', dash: [8, 6] }, 'custom.fillOpacity': 0, 'custom.lineWidth': 2 },
   dashed(name, color): g.named(name, g.dashes(color)),
-  lower(color): g.colored(color) { 'custom.lineWidth': 0, 'custom.fillOpacity': 0 },
+  lower(color): g.colored(color) { 'custom.lineWidth': 1, 'custom.fillOpacity': 0 },
   upper(color, lower): g.lower(color) { 'custom.fillBelowTo': lower, 'custom.fillOpacity': 15 },
 
   // --- Panels --------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ function(config, common)
           title: 'Figures that cannot be trusted',
           overrides: [g.named('Why', { mappings: g.mappings([[reason[0], reason[1], 'text'] for reason in reasons]) })],
           runbook: 'SpecDecodeDataUntrusted',
-          no_data: 'No problem is known.',
+          no_data: 'No known problem.',
           w: 12,
           h: 7,
         }, rows=service, labels=[['reason', 'Why']], ahead=1),
@@ -45,7 +45,6 @@ function(config, common)
         common.withExporter(common.panel('stat', {
           title: 'Failed reads in half an hour, by reason',
           targets: [common.last(q.fetch_failures, '{{reason}}')],
-          decimals: 0,
           options: { textMode: 'value_and_name' },  // a lone value would stand without its reason
           thresholds: g.thresholds([[null, 'orange']]),
           runbook: 'SpecDecodeTargetDown',
@@ -69,7 +68,7 @@ function(config, common)
         ] + (if exporter then [
                ['Reads metrics', q.collector('metrics'), yes_no],
                ['Reads log', q.collector('log'), yes_no],
-               ['Processes', q.processes, { decimals: 0 } + common.colored([[2, 'orange']])],
+               ['Processes', q.processes, common.colored([[2, 'orange']])],
                ['Log errors', q.log_errors, { decimals: 2 } + common.colored([[0.0001, 'red']])],
                ['Last line', q.log_age],
              ] else []), {
@@ -82,14 +81,14 @@ function(config, common)
           h: 9,
         }, rows=service),
         common.table([
-          ['Requests', q.record('requests'), { unit: 'none', decimals: 0 }],
+          ['Requests', q.current(q.record('requests'))],
           ['TPOT', q.record('baseline', { sli: 'tpot', stat: 'mean' }), {}, level + ['source']],
         ] + (if exporter then [
                ['Load now / then', q.load_ratio, { decimals: 0 } + common.colored([[config.baseline_load_max, 'orange']])],
                ['Age of the file', q.baseline_age],
              ] else []), {
           title: 'Baselines',
-          about: 'Where no source stands, there is no baseline. TPOT: mean time per output token at baseline. Record a file again after a '
+          about: 'A dash means no baseline. TPOT: mean time per output token at baseline. Record a file again after a '
                  + 'change of model, hardware or release.',
           no_data: nothing.baseline,
           w: 24,

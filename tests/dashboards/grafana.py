@@ -23,6 +23,7 @@ DATASOURCE_INTERVAL_SECONDS = 15.0  # of the data source's settings, when nobody
 SCRAPE_SECONDS = 60  # the slowest that the pack is for
 COLUMNS = 24
 SCREEN_PIXELS = 1368  # the panels of a window of 1400
+FIRST_SCREEN_UNITS = 20  # of the grid's height, in a window of 1400 by 900 pixels, under Grafana's own bars
 CHARACTER_PIXELS = 6  # of letters 11 pixels high, the smallest that can be read
 ALL = "$__all"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -117,8 +118,9 @@ class Dashboard:
 
     @property
     def queries_on_open(self) -> int:
-        """What Grafana asks of the data source before anybody clicks: variables, annotations, panels in sight."""
-        panels = [target for panel in self.json["panels"] for target in panel.get("targets", [])]
+        """What Grafana asks of the data source before anybody scrolls: variables, annotations, panels in sight."""
+        in_sight = [panel for panel in self.json["panels"] if panel["gridPos"]["y"] < FIRST_SCREEN_UNITS]
+        panels = [target for panel in in_sight for target in panel.get("targets", [])]
         variables = [each for each in self.variables if each["type"] == "query"]
         annotations = [each for each in self.annotations if each["enable"]]
         return len(panels) + len(variables) + len(annotations)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import promql_parser as promql
 
+from dashboards.conftest import DASHBOARDS
 from dashboards.grafana import (
     CHARACTER_PIXELS,
     COLUMNS,
@@ -23,6 +24,10 @@ from support.promqllabels import children, walk
 SCHEMA = 39  # Grafana 10.4's: older releases refuse newer ones, newer ones migrate
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 TITLE_CHARACTER_PIXELS = 7.2  # of Grafana's 14 pixels
+COUNTED = re.compile(
+    r"(sum|count)( by \([^)]*\) )?\((increase\()?"
+    r"specdec_(requests_(running|waiting)|(preemptions|predictor_warnings|fetch_failures)_total|up|exporter_build_info)"
+)
 LEVEL = {"cluster", "namespace", "inference_service"}
 
 
@@ -91,15 +96,52 @@ def test_titles_and_texts_of_stats_fit(dashboard: Dashboard) -> None:
 
 
 def test_queries_read_what_is_chosen_whatever_an_installation_names_its_jobs(dashboard: Dashboard) -> None:
-    chosen = LEVEL & {each["name"] for each in dashboard.variables}
+    variables = {each["name"] for each in dashboard.variables}
+    chosen = LEVEL & variables
     for whose, tree in dashboard.expressions:
         for selector in (each for each in walk(tree) if isinstance(each, promql.VectorSelector)):
             matchers = {matcher.name for matcher in selector.matchers.matchers}
             name = selector.name or str(selector)
-            assert not matchers & {"job", "instance"}, whose
+            assert not matchers & {"job", "instance"} - variables, whose
             if re.match(r"specdec_|inference_service:", name):  # an exporter may serve several services
                 wanted = chosen - ({"inference_service"} if name.startswith("specdec_exporter_") else set())
                 assert wanted <= matchers, f"{whose}: {name}"
+
+
+def test_the_chosen_instances_and_engines_narrow_load_tokens_and_latency() -> None:
+    (service,) = [each for each in DASHBOARDS if each.name == "specdec-service"]
+    choices = {each["name"] for each in service.variables} & {"instance", "engine"}
+    narrowed = {
+        whose
+        for whose, tree in service.expressions
+        for selector in walk(tree)
+        if isinstance(selector, promql.VectorSelector)
+        if choices and choices <= {matcher.name for matcher in selector.matchers.matchers}
+    }
+    rows = {panel.row for panel in service.panels if any(whose.startswith(f"{panel}, ") for whose in narrowed)}
+
+    assert rows == {"Load and latency of chosen instances", "Replicas and events"}
+
+
+def test_no_two_lines_of_a_panel_have_one_colour(dashboard: Dashboard) -> None:
+    shared = {}
+    for panel in dashboard.panels:
+        values = [each.get("value") for rule in panel.overrides for each in rule["properties"] if each["id"] == "color"]
+        colors = [value["fixedColor"] for value in values if value["mode"] == "fixed"]
+        if panel.type == "timeseries" and len(colors) != len(set(colors)):
+            shared[str(panel)] = sorted(colors)
+
+    assert shared == {}
+
+
+def test_whole_numbers_have_no_decimals(dashboard: Dashboard) -> None:
+    """Somebody who reads "1.0 running" takes it for a mean."""
+    for panel in dashboard.panels:
+        columns = [{each["id"]: each.get("value") for each in rule["properties"]} for rule in panel.overrides]
+        for field in (panel.defaults, *columns):
+            assert field.get("unit") != "none" or field.get("decimals") == 0, panel
+        counts = [target["expr"] for target in panel.targets if COUNTED.match(target["expr"])]
+        assert not counts or panel.type == "table" or panel.defaults["unit"] == "none", panel
 
 
 def test_ranges_hold_four_scrapes(dashboard: Dashboard) -> None:
