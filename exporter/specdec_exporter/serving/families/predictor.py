@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.serving.families.family import ENGINE, MODEL, Group, gauge
 from specdec_exporter.speculation.evidence import StateName
 from specdec_exporter.speculation.verdict import VerdictCode
@@ -36,8 +35,8 @@ PREDICTOR: Group[tuple[PredictorState, StateName]] = Group(  # and the state of 
         gauge(
             "specdec_predictor_info",
             "1, with what the predictor runs as labels. Unknown facts are empty labels. `verification`: adaptive if "
-            f"vLLM verifies only part of each draft (it does not count which), full if all. `inference_engine`: one of "
-            f"{', '.join(ENGINES)}.",
+            "vLLM verifies only part of each draft (it does not count which), full if all. `inference_engine`: vllm, "
+            "or another one.",
             lambda s: _facts(s[0]),
             labels=(
                 "vllm_version",
