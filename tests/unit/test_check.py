@@ -24,7 +24,7 @@ from specdec_exporter.inspection import livecheck
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.state.record import PredictorState
 from support import running
-from support.builders import CAPTURES, engine, started
+from support.builders import CAPTURES, FIXTURES, engine, started
 from support.exposition import render
 from support.processes import EXPORTER, child
 from support.recordings import recording
@@ -317,6 +317,19 @@ async def test_an_engine_that_tells_nothing_of_drafts_is_named(
     assert "LMDeploy" in result.flat
     predictor.bodies = [f"{families[0]} 5\n".encode()]  # a single family may be another program's
     assert "This is" not in (await run(predictor.url)).flat
+
+
+async def test_of_another_engine_it_tells_what_that_counts_and_what_not(predictor: Predictor, run: Check) -> None:
+    capture = FIXTURES / "engines" / "llamacpp" / "b11434-big-counts"
+    predictor.bodies = [(capture / f"metrics-{name}.txt").read_bytes() for name in ("000-after", "after-small-2")]
+    result = await run(predictor.url, log(K3))
+    assert result.code == 0
+    assert "llama.cpp of unknown release, 1 engine, model not known" in result.finding("Release")
+    assert "it tells no latencies" in result.finding("Release")
+    assert result.finding("Speculation").endswith("on, k = 48")
+    assert "it is not read: only vLLM's is, and llama.cpp answers" in result.finding("Log")
+    assert "compare results of vllm bench serve" in result.flat
+    assert "baseline record" not in result.flat
 
 
 async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:

@@ -169,6 +169,10 @@ def _release(status: PredictorStatus) -> Finding:
     return Finding("PASS", "Release", words, status.untold)
 
 
+def _is_other_engine(status: PredictorStatus) -> bool:
+    return status.inference_engine not in (None, VLLM.name)
+
+
 def _speculation(status: PredictorStatus) -> Finding:
     words = ["on"]
     words += [f"method {status.method}"] if status.method else []
@@ -224,7 +228,9 @@ def baseline_finding(name: str, refusal: str | None, details: str, remarks: Sequ
 
 
 def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:
-    """Judge the log alone, and against the counters."""
+    """Judge the log alone, and against the counters. Only that of vLLM is read."""
+    if _is_other_engine(status):
+        return [Finding("PASS", "Log", f"it is not read: only vLLM's is, and {status.inference_engine} answers")]
     log, version = reading.analysis, status.vllm_version
     findings = failed_starts(log, up=status.up)
     findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from specdec_exporter import bounds
 from specdec_exporter.baseline.pinned import NOT_SEEN, PinnedBaseline, fit
 from specdec_exporter.histogram import HistogramCounter
-from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
     EngineConfig,
@@ -108,10 +107,10 @@ def observe_failure(state: PredictorState, reason: str, *, lost: bool = False) -
 def observe_version(state: PredictorState, version: str | None) -> None:
     """Take in the predictor's version; ``None`` if it gave none."""
     state.version_asked = True
-    if state.engine is VLLM:
-        state.running = replace(state.running, api_version=version)
-    else:
+    if state.is_other_engine:
         state.version = version
+    else:
+        state.running = replace(state.running, api_version=version)
     _fit_baseline(state)
 
 

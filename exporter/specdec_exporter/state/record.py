@@ -137,7 +137,9 @@ class PredictorState:
 
     @property
     def engine_generation(self) -> str | None:
-        """``"v0"`` or ``"v1"``."""
+        """``"v0"`` or ``"v1"``; ``None`` of other inference engines than vLLM."""
+        if self.is_other_engine:
+            return None
         if self.snapshot is not None and self.snapshot.engine_generation:
             return self.snapshot.engine_generation
         return self.running.config.engine_generation if self.running.config else None
@@ -146,6 +148,11 @@ class PredictorState:
     def engine(self) -> InferenceEngine:
         """The inference engine that answers; vLLM until another one does."""
         return self.inference_engine or VLLM
+
+    @property
+    def is_other_engine(self) -> bool:
+        """Whether another inference engine than vLLM answers."""
+        return self.engine is not VLLM
 
     @property
     def method(self) -> str | None:

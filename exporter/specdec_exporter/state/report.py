@@ -59,7 +59,7 @@ def status_of(
         state=state_name(state),
         model_names=state.model_names,
         inference_engine=state.inference_engine.name if state.inference_engine else None,
-        inference_engine_version=state.version or running.vllm_version,
+        inference_engine_version=state.version if state.is_other_engine else running.vllm_version,
         untold=f"{state.engine.untold}." if state.engine.untold and state.counted else None,
         vllm_version=running.vllm_version,
         engine_generation=state.engine_generation,

@@ -100,14 +100,18 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """A line of the engine: a sample, or a HELP or TYPE line that declares a family."""
         prefixes = "|".join(map(re.escape, self.prefixes)).encode()
         return re.compile(
-            rb"^[^\S\n]*+(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?(?P<name>(?:" + prefixes + rb")"
+            rb"^[ \t\r\f\v]*+(?:#[ \t]+(?P<comment>HELP|TYPE)[ \t]+)?(?P<name>(?:" + prefixes + rb")"
             rb"(?P<family>[a-zA-Z0-9_:]*?)(?:_total|_bucket|_sum|_count)?)(?![a-zA-Z0-9_:])",
             re.MULTILINE,
         )
 
+    @cached_property
+    def _roots(self) -> frozenset[bytes]:
+        return frozenset(prefix.rstrip(":_").encode() for prefix in self.prefixes)
+
     def families(self, body: bytes) -> int:
         """Return how many families of the engine ``body`` has."""
-        if not any(prefix.encode() in body for prefix in self.prefixes):
+        if not any(root in body for root in self._roots):
             return 0  # much faster than looking at each line
         return len({line["family"] for line in self.line.finditer(body)})
 

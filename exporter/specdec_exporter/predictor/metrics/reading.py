@@ -46,7 +46,7 @@ class EngineReader:
     """
 
     def __init__(self, engine: InferenceEngine, most_engines: int, known: AbstractSet[EngineKey]) -> None:
-        self._engine = engine
+        self._engine, self._summed = engine, engine.summed
         self._model_label = engine.labels.get("model_name", "model_name")
         self._engine_label = engine.labels.get("engine", "engine")
         self.engine_labels = False  # a sample names its engine
@@ -78,7 +78,7 @@ class EngineReader:
         if not self._admits(name, spelled, key):
             return
         figures, value = self._figures.setdefault(name, {}), _number(value)
-        part = tuple(labels.get(label, "") for label in self._engine.summed)
+        part = tuple(labels.get(label, "") for label in self._summed) if self._summed else ()
         _put(figures, meaning, part, key, value)
         if meaning.also is not None:
             _put(figures, meaning.also, part, key, value)
