@@ -169,7 +169,8 @@ async def observe(
     observe_snapshot(state, snapshot)
     observe_version(state, await fetcher.version(timeout_seconds, state.engine))
     config = reading.analysis.last_config if reading else None
-    if reading is not None and (config is None or not is_foreign(config, state.running.vllm_version)):
+    foreign = state.is_other_engine or (config is not None and is_foreign(config, state.running.vllm_version))
+    if reading is not None and not foreign:
         for event in reading.analysis.start.events:
             observe_event(state, event)
     if not snapshot.stats_present:
