@@ -146,6 +146,26 @@ async def test_an_engine_whose_metrics_name_no_model_is_asked_for_it() -> None:
     assert status.vllm_version is None
 
 
+async def test_a_release_beside_the_folder_of_the_metrics_is_found() -> None:
+    body = (ENGINE_CAPTURES / "tensorrt_llm" / "main-050f80de-driven" / "metrics-3-later.txt").read_bytes()
+
+    async def metrics(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    async def version(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"version": "1.3.0rc24"})
+
+    app = web.Application()
+    app.add_routes([web.get("/prometheus/metrics", metrics), web.get("/version", version)])
+    async with listening(app) as port:
+        url = f"http://127.0.0.1:{port}/prometheus/metrics"
+        async with started(PredictorSettings(url=url)) as runtime:
+            await runtime.refresh(5)
+            status = runtime.predictors[0].status()
+    assert (status.inference_engine, status.inference_engine_version) == ("TensorRT-LLM", "1.3.0rc24")
+    assert (status.method, status.num_speculative_tokens) == ("eagle3", 3)
+
+
 def test_another_program_may_speak_of_an_engine() -> None:
     vllm = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\nvllm:generation_tokens_total 3\n"
     others = "sglang:num_running_reqs 1\nllamacpp:requests_processing 2\n"
