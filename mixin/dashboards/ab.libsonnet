@@ -84,7 +84,7 @@ function(config, common)
           ['Answer', both.current(both.answer_length), narrow],
           ['Running', both.running_per_engine, narrow],
           ['KV cache', both.kv_cache, narrow { decimals: 0 }],
-        ] + (if exporter then [[null, both.runs, {}, level + ['vllm_version', 'method', 'draft_model']]] else []), {
+        ] + (if exporter then [[null, both.runs, {}, level + ['inference_engine', 'vllm_version', 'method', 'draft_model']]] else []), {
           title: 'Is the sample large enough, and is the comparison fair?',
           about: 'The two services should differ only in the thing under test: compare at the same load, with the same requests. '
                  + 'Prompt and Answer: mean length in tokens. Running: requests per engine.',
@@ -93,7 +93,7 @@ function(config, common)
           no_data: nothing.traffic,
           w: 24,
           h: 5,
-        }, labels=if exporter then [['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
+        }, labels=if exporter then [['inference_engine', 'Server'], ['vllm_version', 'vLLM'], ['method', 'Method'], ['draft_model', 'Draft model']] else []),
       ], open=true),
     ],
   })

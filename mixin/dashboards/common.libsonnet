@@ -54,7 +54,7 @@ function(config, signals, rules)
              q.changes.expr,
              'blue',
              'Release, method or draft model changed',
-             '{{inference_service}}: vLLM {{vllm_version}}, {{method}} {{draft_model}}',
+             '{{inference_service}}: {{inference_engine}} {{vllm_version}}, {{method}} {{draft_model}}',
              enable
            ),
          ]),

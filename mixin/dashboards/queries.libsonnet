@@ -30,7 +30,7 @@ function(config, signals, service, part=[])
   ]);
   local ofTarget(operator, name, by=config.service) = promql.by(operator, by, targets.family(name));
   local info = raw.family('specdec_predictor_info');
-  local runs = level + ', vllm_version, method, draft_model';
+  local runs = level + ', inference_engine, vllm_version, method, draft_model';
   local own_up = if vllm then 'up' + promql.braces(raw_own + given) else targets.family('specdec_up');
 
   {

@@ -228,7 +228,7 @@ function(config, common)
     }),
     common.withExporter(common.table([
       [null, q.replica_verdict, {}, ['pod', 'instance', 'revision', 'verdict']],
-      [null, q.runs, {}, ['pod', 'instance', 'vllm_version', 'method', 'draft_model']],
+      [null, q.runs, {}, ['pod', 'instance', 'inference_engine', 'vllm_version', 'method', 'draft_model']],
     ], {
       title: 'Replicas: verdict, release, method, draft model',
       overrides: [g.named('Verdict', { mappings: common.verdicts(), 'custom.cellOptions': { type: 'color-text' }, 'custom.width': 140 })],
@@ -240,6 +240,7 @@ function(config, common)
       ['instance', 'Instance'],
       ['revision', 'Revision'],
       ['verdict', 'Verdict'],
+      ['inference_engine', 'Server'],
       ['vllm_version', 'vLLM'],
       ['method', 'Method'],
       ['draft_model', 'Draft model'],
