@@ -14,7 +14,6 @@ import rjsonnet
 import yaml
 
 from rules.test_lint import CHECKS
-from specdec_exporter import __version__
 from specdec_exporter.speculation.policy import load_policy
 from support import rulelint, yamltext
 from support.fieldtools import ROOT
@@ -101,16 +100,6 @@ def test_a_runbook_tells_every_reason_of_its_alert() -> None:
     told = {(alert, reason) for alert, reason in reasons if f"`{reason}`" in (RUNBOOKS / f"{alert}.md").read_text()}
 
     assert reasons - told == set()
-
-
-def test_links_lead_to_the_release_that_the_files_belong_to() -> None:
-    """The runbooks on the main branch are those of other rules."""
-    folders = ("rules/rendered", "dashboards/rendered", "dashboards/provisioning", "deploy/helm/specdec-exporter")
-    texts = {file: file.read_text(encoding="utf-8") for one in folders for file in (ROOT / one).rglob("*.*")}
-    linked = {file: set(re.findall(r"/specdec-exporter/(?:blob|tree)/([^/]+)/", text)) for file, text in texts.items()}
-
-    assert len([refs for refs in linked.values() if refs]) > len(folders)
-    assert {file.name: refs for file, refs in linked.items() if refs - {f"v{__version__}"}} == {}
 
 
 @pytest.mark.parametrize("alert", alerts())
