@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import tomllib
 import uuid
 from pathlib import Path
 
@@ -125,6 +126,30 @@ def test_the_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
 
     said("sha256sum", "--check", "SHA256SUMS", directory=tmp_path)
     assert checksums(tmp_path).endswith("  one.whl\n")
+
+
+# --- the package ------------------------------------------------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_package_names_every_python_that_ci_tests() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    tested = workflow["jobs"]["check"]["strategy"]["matrix"]["python"]
+    prefix = "Programming Language :: Python :: "
+
+    assert [
+        each.removeprefix(prefix) for each in PROJECT["project"]["classifiers"] if each.startswith(prefix)
+    ] == tested
+
+
+def test_packages_for_work_on_the_project_are_a_group_whose_lock_has_all_of_them() -> None:
+    lock = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+    names = {re.split(r"[>=<]", each)[0].lower() for each in PROJECT["dependency-groups"]["dev"]}
+
+    assert names <= locked
+    assert PROJECT["project"]["optional-dependencies"].keys() == {"plot"}
 
 
 # --- where users look -------------------------------------------------------------------------------------------------
