@@ -22,7 +22,6 @@ import apitables
 import breakeventables
 import enginetables
 import flagtables
-import guidetables
 import metrictables
 import ruletables
 from release.notes import notes
@@ -219,7 +218,6 @@ def render_reference() -> dict[Path, str]:
         flagtables.CONFIGURATION: flagtables.configuration_page,
         metrictables.METRICS: metrictables.metrics_page,
         apitables.API: apitables.api_page,
-        guidetables.GUIDES: guidetables.guides_page,
         enginetables.PAGE: enginetables.engines_page,
         breakeventables.BREAK_EVEN: breakeventables.evidence_page,
     }
