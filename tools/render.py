@@ -61,10 +61,10 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
 }
 DASHBOARDS = ROOT / "dashboards"
 REPOSITORY = "https://github.com/specdec-exporter/specdec-exporter"
-# Links to files of this repository, up to the git reference: pages, raw files, kustomize components.
+# Links to files of this repository, up to the git reference: pages, raw files, kustomize components, the mixin.
 _LINK = re.compile(
     r"(specdec-exporter/specdec-exporter/(?:blob|tree)/|githubusercontent\.com/specdec-exporter/specdec-exporter/"
-    r"|specdec-exporter/specdec-exporter//\S+\?ref=)[^/\s]+"
+    r"|specdec-exporter/specdec-exporter//\S+\?ref=|specdec-exporter/specdec-exporter/mixin@)[^/\s]+"
 )
 LINKING = ("docs/*.md", "deploy/**/*.md", "deploy/**/Chart.yaml")  # written by hand
 GRAFANA = "10.4.0"  # the oldest that the dashboards are for

@@ -45,13 +45,14 @@ CHANGELOG = """\
 LINKING = ("rules/rendered", "dashboards/rendered", "dashboards/provisioning", "deploy", "docs")
 SUFFIXES = {".md", ".yaml", ".json"}
 REPOSITORY = "specdec-exporter/specdec-exporter"
-OWN_LINK = rf"{REPOSITORY}/(?:blob/|tree/)?(main|v[\d.]+)/([\w./-]+)|{REPOSITORY}//([\w./-]+)\?ref=(main|v[\d.]+)"
+OWN_LINK = rf"{REPOSITORY}/(?:blob/|tree/)?(main|v[\d.]+)/([\w./-]+)|{REPOSITORY}/([\w./-]+)(?:\?ref=|@)(main|v[\d.]+)"
 
 
 def own_links(text: str) -> set[tuple[str, str]]:
     """Git reference and path of every link to a file of this repository."""
     return {
-        (ref or component_ref, path or component) for ref, path, component, component_ref in re.findall(OWN_LINK, text)
+        (ref or component_ref, path or component.lstrip("/"))
+        for ref, path, component, component_ref in re.findall(OWN_LINK, text)
     }
 
 
