@@ -47,8 +47,8 @@ for tool in "$@"; do
     if [ "$tool" != python3-venv ] && present "$tool"; then continue; fi
     case $tool in
         promtool) unpack prometheus usr/bin/promtool ;;
-        prometheus) # its pages link to scripts of other packages
-            apt_install libjs-bootstrap4 libjs-jquery libjs-popper.js
+        prometheus) # its pages link to scripts and fonts of other packages
+            apt_install fonts-glyphicons-halflings libjs-bootstrap4 libjs-jquery libjs-popper.js
             data=usr/share/prometheus/web unpack prometheus usr/bin/promtool usr/bin/prometheus
             ;;
         vmagent | vmalert | victoria-metrics) unpack victoria-metrics usr/bin/{vmagent,vmalert,victoria-metrics} ;;
