@@ -127,10 +127,12 @@ fuzz: $(VENV)/.dev ## Fuzz every parser for MINUTES on each core; ARGS=--record 
 soak: $(VENV)/.dev ## Scrapes and log of weeks in an hour; MINUTES=10 for a sixth of them
 	$(LABORATORY) soak.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
+# pip-compile knows no dependency groups, so it reads this one from its input.
+DEV_GROUP = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")'
 lock: $(VENV)/.dev ## Pin the newest dependencies that pyproject.toml allows
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --only-build-deps --build-deps-for wheel -o requirements-build.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+	$(DEV_GROUP) | $(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --allow-unsafe --upgrade -c requirements.lock -o requirements-dev.lock pyproject.toml -
 
 clean: ## Remove what make made
 	rm -rf $(VENV) $(TOOLS) .bench build dist

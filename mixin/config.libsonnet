@@ -41,7 +41,7 @@ local promql = import 'promql.libsonnet';
     speedup: { wanted: 1.05, harmful: 0.9 },
     tail: { held: 0.9, growth: 1.5, ticket: 0.01, page: 0.1 },
     counting_at_end:: 'llamacpp|sglang|tensorrt_llm',
-    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/v0.1.0/rules/runbooks/',
+    runbook_url_prefix: 'https://github.com/specdec-exporter/specdec-exporter/blob/main/rules/runbooks/',
     // </policy>
 
     // Alerts about acceptance are silent with fewer drafts in 30 minutes: about a dozen requests.

@@ -36,10 +36,21 @@ unpack() { # package, paths of the binaries in it; $data: a folder that they rea
     rm -rf "$work"
 }
 
+declare -A reads=([prometheus]=/usr/share/prometheus/web [prometheus-alertmanager]=/usr/share/prometheus/alertmanager)
+
+present() { # a tool; what is unpacked here also needs the folder that it reads, which a kept .tools does not bring
+    local path
+    path=$(command -v "$1") && { [ "$path" != "$bin/$1" ] || [ -e "${reads[$1]:-/}" ]; }
+}
+
 for tool in "$@"; do
-    if [ "$tool" != python3-venv ] && command -v "$tool" >/dev/null; then continue; fi
+    if [ "$tool" != python3-venv ] && present "$tool"; then continue; fi
     case $tool in
-        promtool | prometheus) unpack prometheus usr/bin/promtool usr/bin/prometheus ;;
+        promtool) unpack prometheus usr/bin/promtool ;;
+        prometheus) # its pages link to scripts and fonts of other packages
+            apt_install fonts-glyphicons-halflings libjs-bootstrap4 libjs-jquery libjs-popper.js
+            data=usr/share/prometheus/web unpack prometheus usr/bin/promtool usr/bin/prometheus
+            ;;
         vmagent | vmalert | victoria-metrics) unpack victoria-metrics usr/bin/{vmagent,vmalert,victoria-metrics} ;;
         amtool | prometheus-alertmanager) # the server does not start without its default templates
             data=usr/share/prometheus/alertmanager unpack prometheus-alertmanager usr/bin/amtool usr/bin/prometheus-alertmanager

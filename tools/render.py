@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -21,9 +22,9 @@ import apitables
 import breakeventables
 import enginetables
 import flagtables
-import guidetables
 import metrictables
 import ruletables
+from release.notes import notes
 from specdec_exporter import __version__
 from specdec_exporter.predictor.engines.engine import ENGINES
 from specdec_exporter.speculation.policy import load_policy
@@ -60,6 +61,12 @@ ALERTMANAGER_FILES: dict[str, tuple[str, str, str]] = {
 }
 DASHBOARDS = ROOT / "dashboards"
 REPOSITORY = "https://github.com/specdec-exporter/specdec-exporter"
+# Links to files of this repository, up to the git reference: pages, raw files, kustomize components, the mixin.
+_LINK = re.compile(
+    r"(specdec-exporter/specdec-exporter/(?:blob|tree)/|githubusercontent\.com/specdec-exporter/specdec-exporter/"
+    r"|specdec-exporter/specdec-exporter//\S+\?ref=|specdec-exporter/specdec-exporter/mixin@)[^/\s]+"
+)
+LINKING = ("docs/*.md", "deploy/**/*.md", "deploy/**/Chart.yaml")  # written by hand
 GRAFANA = "10.4.0"  # the oldest that the dashboards are for
 # Grafana's names of the types of panels in use.
 PANEL_NAMES = {
@@ -180,13 +187,37 @@ def for_grafana_com(dashboard: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def reference(changelog: str, version: str) -> str:
+    """Return the git reference that links lead to: the tag of a release, ``main`` until the changelog has its day."""
+    try:
+        notes(changelog, version)
+    except ValueError:
+        return "main"
+    return f"v{version}"
+
+
+@cache
+def _reference() -> str:
+    return reference((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), __version__)
+
+
+def with_reference(text: str, ref: str) -> str:
+    """Return the text with ``ref`` in all links to files of this repository."""
+    return _LINK.sub(lambda link: link[1] + ref, text)
+
+
+def render_links() -> dict[Path, str]:
+    """Return the files with links to this repository that are written by hand, by path."""
+    paths = sorted(path for pattern in LINKING for path in ROOT.glob(pattern))
+    return {path: with_reference(path.read_text(encoding="utf-8"), _reference()) for path in paths}
+
+
 def render_reference() -> dict[Path, str]:
     """Return the pages of docs/ with their generated tables by file."""
     pages = {
         flagtables.CONFIGURATION: flagtables.configuration_page,
         metrictables.METRICS: metrictables.metrics_page,
         apitables.API: apitables.api_page,
-        guidetables.GUIDES: guidetables.guides_page,
         enginetables.PAGE: enginetables.engines_page,
         breakeventables.BREAK_EVEN: breakeventables.evidence_page,
     }
@@ -194,7 +225,7 @@ def render_reference() -> dict[Path, str]:
 
 
 def render_policy() -> dict[Path, str]:
-    """Return the mixin's configuration with the numbers of the exporter's policy, and the release of the runbooks."""
+    """Return the mixin's configuration with the numbers of the exporter's policy, and the address of the runbooks."""
     policy = load_policy()
     assumed = policy.assumed
     general = [row for row in assumed.rows if not row.methods]
@@ -220,7 +251,7 @@ def render_policy() -> dict[Path, str]:
             "page": policy.latency.tail_shift_critical,
         },
         "counting_at_end:": "|".join(code for code, engine in ENGINES.items() if engine.counts_at_end),  # hidden
-        "runbook_url_prefix": f"{REPOSITORY}/blob/v{__version__}/rules/runbooks/",
+        "runbook_url_prefix": f"{REPOSITORY}/blob/{_reference()}/rules/runbooks/",
     }
     lines = "".join(f"    {name}: {_jsonnet(value)},\n" for name, value in values.items())
     path = ROOT / "mixin" / "config.libsonnet"
@@ -285,7 +316,7 @@ def main() -> int:
             made = for_grafana_com(json.loads(path.read_text(encoding="utf-8")))
             (arguments.grafana_com / path.name).write_text(_indented(made), encoding="utf-8")
         return 0
-    for path, text in render_policy().items():  # first: what follows is rendered from it
+    for path, text in (render_policy() | render_links()).items():  # first: what follows is rendered from it
         if check and path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))
         elif not check:

@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import contextlib
 import math
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from demo import pack
 from demo.pager import pager
 from demo.predictors import CODE_RESTARTS, SEARCH_SLOW, SEARCH_WELL, exporter_config, predictors
 from demo.processes import ProcessError
-from demo.stack import alertmanager, exporter, prometheus
+from demo.stack import alertmanager, alerts_page, exporter, prometheus
 from demo.table import rows
 from specdec_exporter.errors import SpecdecError
 
@@ -30,6 +32,13 @@ _CHECK_SECONDS = 0.5
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _amtool() -> str:
+    """How a shell in this folder calls amtool: Debian's Alertmanager has no web application."""
+    program = shutil.which("amtool") or "amtool"
+    inside = Path(program).is_relative_to(Path.cwd())
+    return os.path.relpath(program) if inside else program
 
 
 async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> None:
@@ -55,8 +64,8 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
             "A demo: the predictors are simulated, no model runs. Everything else is real.\n"
             f"  status page    {exp.url}/\n"
             f"  metrics        {exp.url}/metrics\n"
-            f"  Prometheus     {prom.url}/alerts\n"
-            f"  Alertmanager   {am.url}/\n"
+            f"  Prometheus     {await alerts_page(prom)}\n"
+            f"  Alertmanager   {_amtool()} --alertmanager.url={am.url}/ alert\n"
             "code runs with a draft model that does not fit. "
             f"At {at(CODE_RESTARTS)} it restarts with one that does.\n"
             f"search gets slow at {at(SEARCH_SLOW)} and is well again at {at(SEARCH_WELL)}.\n"

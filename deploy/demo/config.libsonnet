@@ -1,6 +1,7 @@
 // The pack's _config for the demo and the tests of the whole stack: a minute is a second.
 {
   minute_seconds: 1,
+  runbook_url_prefix: 'rules/runbooks/',  // of this checkout
   alertmanager+: {
     group_wait_seconds: 5,  // longer than the slowest interval, so that what silences comes with what it silences
     group_interval_seconds: 2,

@@ -11,10 +11,11 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import aiohttp
 import yaml
 
 from demo import pack
-from demo.processes import Server, free_port, running
+from demo.processes import ProcessError, Server, free_port, running
 
 _TEMPLATES = Path(__file__).parents[2] / "alertmanager" / "templates"
 _WEBHOOK = "http://127.0.0.1:9/"  # the receiver's address in config.libsonnet
@@ -73,6 +74,19 @@ async def prometheus(
     )
     async with running("prometheus", command, port=port, ready="/-/ready", directory=directory) as server:
         yield server
+
+
+async def alerts_page(server: Server) -> str:
+    """Return the address of Prometheus's alerts, for a browser. Raises :class:`ProcessError` when no page answers.
+
+    Debian's build lacks the web application and serves the pages of old instead; without its templates, JSON remains.
+    """
+    async with aiohttp.ClientSession() as session:
+        for path in ("/alerts", "/classic/alerts", "/api/v1/alerts"):
+            async with session.get(server.url + path) as response:
+                if response.ok:
+                    return server.url + path
+    raise ProcessError(f"{server.name} shows its alerts nowhere; its log is {server.log}")
 
 
 def _configuration(rules: Path, targets: Mapping[str, Server], alerts_to: Server) -> dict[str, object]:

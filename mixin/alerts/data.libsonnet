@@ -36,9 +36,9 @@ function(config, s, series)
         latency: s.latency.record,
       }, '!~"|vllm"'),
       summary: 'No latency histograms of %s arrive.' % text.model,
-      description: 'It generates tokens, and their latency does not come, or comes without buckets.',
-      impact: 'Alerts about its latency cannot fire.',
-      action: 'Look at the scrape: always_scrape_classic_histograms; no relabelling may drop _bucket.',
+      description: 'For %s, tokens were generated, and their latency was missing, or had no buckets.' % config.minutes(30),
+      impact: 'Alerts about latency cannot fire.',
+      action: 'Look at the scrape: set always_scrape_classic_histograms, and keep all _bucket series.',
     },
   ] + (if config.source == 'vllm' then [] else [
          untrusted {
@@ -55,8 +55,8 @@ function(config, s, series)
              text.service,
              '{{ if ' + std.join('{{ else if ', ['eq $labels.reason "%s" }}%s' % [reason, problems[reason]] for reason in std.objectFields(problems)]) + '{{ end }}',
            ],
-           description: 'The reason is {{ $labels.reason }}. The runbook says what it spoils.',
-           impact: 'Alerts and verdicts that use these figures may be wrong, or missing.',
-           action: 'Look the reason up in the runbook: its row says what to do.',
+           description: 'For %s, the reason has been {{ $labels.reason }}.' % config.minutes(30),
+           impact: 'Alerts and verdicts that use these figures may be wrong or missing.',
+           action: 'Find this reason in the runbook, and do what its row says.',
          },
        ])

@@ -12,18 +12,18 @@ function(config, s, series)
   local unless_it_pays_now = if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])];
   local unless_it_pays = '\nunless %s >= %s' % [s.speedup.record, number(config.speedup.wanted)];
   local of(signal, format, what='') = text.number(signal.record + '{%s' + what + '}', format);
-  local facts = 'Over %s, a step gives %s tokens (mean acceptance length).' % [w(30), of(s.length, text.two)];
+  local facts = 'Over %s, a step gives %s tokens.' % [w(30), of(s.length, text.two)];
   local assumed = if vllm then 'assumed' else text.where(
     'specdec_break_even_acceptance_ratio{%s, basis="measured"}', 'measured', 'assumed'
   );
 
   local low = {
     alert: 'SpecDecodeAcceptanceLow',
-    impact: 'Answers may be slower than without speculation. Only a measured speed-up tells.',
+    impact: 'Answers may be slower than without speculation.',
   };
   local usual(what) = '%s{what="%s"}' % [s.acceptance_usual.record, what];
   local usually = of(s.acceptance_usual, text.percent, ', what="ratio"');
-  local usually_if_known = text.where(s.acceptance_usual.record + '{%s, what="ratio"}', ' It usually accepts %s.' % usually);
+  local usually_if_known = text.where(s.acceptance_usual.record + '{%s, what="ratio"}', ' Usually, %s of draft tokens are accepted.' % usually);
 
   local replica = config.replica;
   local outlier(spec) = {
@@ -31,8 +31,8 @@ function(config, s, series)
     severity: 'warning',
     wait: 20,
     keep: 10,
-    impact: 'Requests to this replica are slower than the same requests to the others.',
-    action: 'Compare its arguments, image and model files with those of another replica; roll its revision back, or restart it.',
+    impact: 'Requests to this replica are slower than to the others.',
+    action: 'Compare arguments, image and model files with another replica. Then roll its revision back, or restart the pod.',
   } + spec + { expr: promql.strip(spec.expr) + '\nand on (instance) ' + series.own_up };  // it is still there
   local who = 'Pod %s (engine {{ $labels.engine }}{{ with $labels.revision }}, revision {{ . }}{{ end }}) of %s' % [text.pod, text.model];
   // Prefill pods draft nothing, and their time per output token is 0: their role need not be asked.
@@ -50,9 +50,9 @@ function(config, s, series)
       keep: 5,
       expr: '%s == 0\nand %s >= %s' % [s.drafts.record, s.tokens.record, number(config.min_tokens)],
       summary: '%s is set up to draft, and has not drafted for %s.' % [text.model, w(30)],
-      description: 'It generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
-      impact: 'It is only as fast as without speculation, and the draft model takes memory for nothing.',
-      action: 'Look for sampling parameters or a batch limit (dynamic k) that switch speculation off; with n-gram lookup, whether prompts hold text to copy.',
+      description: 'The service generates %s tokens a second without a draft.' % of(s.tokens, text.whole),
+      impact: 'Users get no speed-up, and the draft model takes memory for nothing.',
+      action: 'Look for sampling parameters or a batch limit that switch drafts off. With n-gram, look whether prompts hold text to copy.',
     },
     low {
       severity: 'critical',
@@ -87,7 +87,7 @@ function(config, s, series)
         '%s tokens a step' % of(s.length, text.two),
       )],
       description: 'Draft and target do not fit.' + usually_if_known,
-      action: 'Roll back the last change of draft model, target or quantisation: vLLM does not check that they fit.',
+      action: 'Roll back the last change of draft model, target or quantisation.',
     },
     low {
       severity: 'warning',
@@ -116,7 +116,7 @@ function(config, s, series)
       },
       summary: '%s accepts %s of its draft tokens; break-even is %s (%s).' % [text.model, text.value(text.percent), of(s.acceptance_min, text.percent), assumed],
       description: facts + usually_if_known,
-      action: 'If it fell, find what changed. If nothing did, measure whether drafts pay at this load: specdec-exporter compare.',
+      action: 'If acceptance fell, find what changed. If not, measure whether drafts pay: specdec-exporter compare.',
     },
     low {
       severity: 'warning',
@@ -147,7 +147,7 @@ function(config, s, series)
       summary: '%s accepts %s of its draft tokens; usually %s.' % [text.model, text.value(text.percent), usually],
       description: facts,
       impact: 'Answers are slower than before.',
-      action: 'Find what changed when it fell: prompts, temperature, adapter, release, quantisation. If users are fine, wait a day: then it is usual.',
+      action: 'Find what changed when acceptance fell: prompts, temperature, adapter, release, quantisation.',
     },
     // Whatever pays here: for boards. The Alertmanager fragment sends it to nobody.
     low {
@@ -157,8 +157,8 @@ function(config, s, series)
       expr: '%s < %s\nand %s' % [s.acceptance.record, number(config.low.break_even * config.acceptance.flag), enough],
       summary: '%s accepts %s of its draft tokens, which may still pay off.' % [text.model, text.value(text.percent)],
       description: facts,
-      impact: 'None is known: at light load, services with a lower rate are published that are twice as fast as without speculation.',
-      action: 'Nothing. To know whether drafts pay here, measure: specdec-exporter compare.',
+      impact: 'None is known. At light load, published services gain at lower rates.',
+      action: 'Nothing. To know whether drafts pay, measure: specdec-exporter compare.',
     },
     // With n alike, the service itself is 1/n of what it is held against.
     outlier({
@@ -174,7 +174,7 @@ function(config, s, series)
         engines: s.engines.record,
       },
       summary: who + ' accepts %s of its draft tokens.' % text.value(text.percent),
-      description: 'The whole service accepts %s. A canary with longer drafts looks like this, too.' % of(s.acceptance, text.percent),
+      description: 'Over %s, the whole service accepts %s.' % [w(30), of(s.acceptance, text.percent)],
     }),
     outlier({
       reason: 'no_drafts',
@@ -189,7 +189,7 @@ function(config, s, series)
         enough,
       ],
       summary: who + ' does not draft; others do.',
-      description: 'It generates %s tokens a second. Was it started without --speculative-config?' % text.value(text.whole),
+      description: 'Over %s, the pod generated %s tokens a second. Its --speculative-config may be missing.' % [w(30), text.value(text.whole)],
     }),
     // The first minutes after a start are slow: they leave the window before the wait is over.
     outlier({
@@ -207,7 +207,7 @@ function(config, s, series)
         engines: s.engines.record,
       },
       summary: who + ' is slow: %s a token.' % text.value(text.seconds),
-      description: 'The service takes %s on average.' % of(s.latency, text.seconds, ', sli="tpot", stat="mean"'),
-      action: 'Look at its GPU: clocks, temperature, ECC, neighbours. Drain the pod if it lasts.',
+      description: 'Over %s, the whole service takes %s.' % [w(30), of(s.latency, text.seconds, ', sli="tpot", stat="mean"')],
+      action: 'Look at its GPU: clocks, temperature, ECC, neighbours. If the pod stays slow, drain it.',
     }),
   ]

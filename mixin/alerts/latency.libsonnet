@@ -37,26 +37,15 @@ function(config, s, series)
       of(s.latency, text.seconds, labels),
       of(s.baseline, text.seconds, labels),
     ]);
-  // Whether drafts or load are the reason.
-  local usual = ', what="ratio"';
-  local acceptance = text.where(
-    s.acceptance.record + '{%s}',
-    ' Of the draft tokens %s are accepted' % of(s.acceptance, text.percent)
-    + text.where(s.acceptance_usual.record + '{%s' + usual + '}', ' (usually %s)' % of(s.acceptance_usual, text.percent, usual)) + '.'
-  );
-  local each_engine(what) = text.number('avg(%s)' % series.of(what, '', ['%s']), text.whole);
-  local load_now = if vllm then '' else ' Each engine runs %s requests, and %s wait.' % [each_engine('running'), each_engine('waiting')];
   local slower = {
     alert: 'SpecDecodeP99Regression',
-    description: 'Against its baseline (%s): ' % text.label(s.ratio.record + '{%s, stat="mean"}', 'source')
-                 + against('time per token', 'tpot', 'mean') + against('P99', 'tpot', 'p99')
-                 + against('first token', 'ttft', 'mean')
-                 + 'over %s requests in %s.' % [of(s.requests, text.whole), w(30)]
-                 + acceptance + load_now,
+    description: 'Over %s: ' % w(30)
+                 + against('time per token', 'tpot', 'mean') + against('P99', 'tpot', 'p99') + against('first token', 'ttft', 'mean')
+                 + '%s requests. Baseline: %s.' % [of(s.requests, text.whole), text.label(s.ratio.record + '{%s, stat="mean"}', 'source')],
     impact: 'Users wait longer than before.',
   };
   local more_are_slow(before) = text.where(
-    s.tail.record + '{%s} > ' + number(config.tail.ticket), before + '%s more of its requests are slow' % of(s.tail, text.percent)
+    s.tail.record + '{%s} > ' + number(config.tail.ticket), before + '%s more requests are slow' % of(s.tail, text.percent)
   );
   local load = { alert: 'SpecDecodeLoadTooHigh', severity: 'warning', wait: 15, keep: 10 };
 
@@ -70,7 +59,7 @@ function(config, s, series)
       summary: 'Speculation makes %s slower: measured speed-up %s.' % [text.model, text.value(text.two)],
       description: accepted,
       impact: 'Every user waits longer, and the accelerator does wasted work.',
-      action: 'Switch speculation off, or roll back to the last good --speculative-config, now. Investigate afterwards.',
+      action: 'Switch speculation off now, or roll back to the last good --speculative-config. Find the cause afterwards.',
     },
     {
       alert: 'SpecDecodeNotPayingOff',
@@ -81,7 +70,7 @@ function(config, s, series)
       summary: 'Speculation does not pay on %s: measured speed-up %s, wanted %s.' % [text.model, text.value(text.two), number(config.speedup.wanted)],
       description: accepted,
       impact: 'The draft model costs memory, start-up time and risk for nothing.',
-      action: 'Lower num_speculative_tokens, or switch speculation off for this traffic.',
+      action: 'Nothing tonight. By day, measure other k and no speculation at this load: specdec-exporter compare.',
     },
     slower {
       severity: 'critical',
@@ -115,7 +104,7 @@ function(config, s, series)
         of(s.ratio, text.two, ', sli="tpot", stat="mean"'),
         more_are_slow(', and '),
       ],
-      action: 'Roll back what was deployed when it began. If nothing was, look at waiting requests, KV cache and prompt lengths.',
+      action: 'Roll back what was deployed when the slowdown began. If nothing was deployed, add replicas.',
     },
     slower {
       severity: 'warning',
@@ -152,7 +141,7 @@ function(config, s, series)
           more_are_slow('')
         ),
       ],
-      action: 'If acceptance fell too, treat that first. If it began with a deployment, roll back. Else look at load and prompts.',
+      action: 'After a deployment, roll back. If acceptance fell, find what changed. If neither, look at load and prompts.',
     },
     load {
       reason: 'kv_cache',
@@ -167,9 +156,9 @@ function(config, s, series)
         drafting: drafting,
       },
       summary: '%s runs out of KV cache: %s in use, and requests are preempted.' % [text.model, text.value(text.percent)],
-      description: 'Draft model and draft tokens take cache from the target. ' + accepted,
-      impact: 'Preempted requests begin again.',
-      action: 'Add replicas, let fewer requests in (--max-num-seqs), or use a smaller draft head.',
+      description: accepted,
+      impact: 'Preempted requests begin again, so users wait longer.',
+      action: 'Add replicas, or admit fewer requests (--max-num-seqs).',
     },
     load {
       reason: 'queue',
@@ -186,8 +175,8 @@ function(config, s, series)
         unless_it_pays: if vllm then '' else '\nunless avg by (%s) (%s) > 1' % [level, series.family('specdec_speedup_bound_ratio', ['bound="low"'])],
       },
       summary: '%s is overloaded: %s requests wait at each engine, and more than %d run.' % [text.model, text.value(text.whole), config.load.running],
-      description: 'In a large batch, drafts take time from other requests. ' + accepted,
-      impact: 'Requests wait, and drafts may slow all of them down.',
-      action: 'Add replicas or let fewer requests in (--max-num-seqs). Then measure at this load whether drafts pay: specdec-exporter compare.',
+      description: accepted,
+      impact: 'Requests wait. In a large batch, drafts may slow all of them down.',
+      action: 'Add replicas, or admit fewer requests (--max-num-seqs). By day, measure whether drafts pay at this load.',
     },
   ]

@@ -15,7 +15,7 @@ function(config, s, series)
   // Why the metrics could not be read, where the exporter tells.
   local half(operation, family) = promql.range(operation, 'specdec_%s{%%s}' % family, w(30));
   local failures = half('increase', 'fetch_failures_total');
-  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed (mostly %s).' % [
+  local failed(otherwise='') = if vllm then '' else text.where('sum(%s) > 0' % failures, ' In %s, %s of %s fetches failed, most by %s.' % [
     w(30),
     text.number('sum(%s)' % failures, text.whole, 'p'),
     text.number('sum(%s)' % half('count_over_time', 'up'), text.whole, 'p'),
@@ -34,9 +34,8 @@ function(config, s, series)
       if vllm then 'A replica of ' + text.service + ' restarted or stopped answering {{ $value }} times.'
       else 'In %s, ' % w(180) + worst('generation_tokens_total', '%s restarted %s times', 'nothing restarted')
            + worst('up', ', and %s could not be read %s times', '') + '.' + failed(),
-    impact: 'Each restart drops the requests that ran, and the first requests after it are slow.',
-    action: 'Read why the last container ended (kubectl describe pod; logs --previous). If it began with a deployment, roll back. If nothing '
-            + 'restarted and fetches fail, users are probably fine: raise the timeout.',
+    impact: 'Each restart drops the running requests; the first ones after a restart are slow.',
+    action: 'Read why the last container ended: kubectl describe pod; logs --previous. After a deployment, roll back. If nothing restarted, raise the timeout.',
   };
   local down = { alert: 'SpecDecodeTargetDown', by_model: false };
   local role = '{{ with $labels.llm_isvc_role }} ({{ . }}){{ end }}';
@@ -45,7 +44,7 @@ function(config, s, series)
     severity: 'critical',
     wait: 2,
     keep: 5,
-    impact: 'Users of this engine get no answer. Health checks may pass, so nothing else restarts it.',
+    impact: 'Users of this engine get no answer. Nothing restarts an engine whose health check passes.',
     action: 'Send one request to this pod. If it is not answered, save its log and restart it.',
     summary: 'Engine {{ $labels.engine }} of pod %s of %s hangs: %s requests %s.' % [text.pod, text.model, text.value(text.whole), spec.requests],
   } + spec + { expr: series.without_engines(spec.expr, '=~"%s"' % config.counting_at_end) };
@@ -113,9 +112,9 @@ function(config, s, series)
         ],
       },
       summary: text.service + role + ' is down: no replica answers.',
-      description: 'For %s, the metrics of no replica could be read.' % w(5) + failed(' No exporter tells why: it does not answer either.'),
-      impact: 'Users may get errors, and nothing else is known about the service.',
-      action: 'Look at its pods: crashed, out of memory, evicted, or still loading? If users get answers, only the scrape is broken.',
+      description: 'For %s, no metrics could be read.' % w(5) + failed(' The exporters do not answer either.'),
+      impact: 'Users may get errors.',
+      action: 'Send a request: if an answer comes, only the scrape is broken. If not, read why the last container ended.',
     },
     down {
       severity: 'warning',
@@ -129,7 +128,7 @@ function(config, s, series)
         and on (cluster) up
       ||| % { up: up, hours: w(120), service: service, rate: rate },
       summary: text.service + role + ' is gone: all its targets vanished while requests ran.',
-      description: 'It generated up to %s tokens a second. For %s none of its targets has been there. Metrics cannot tell a removal from a loss.' % [
+      description: 'It generated up to %s tokens a second. For %s, all its targets have been missing.' % [
         text.number('sum(max_over_time(%s{%%s}[%s]))' % [rate, w(120)], text.whole, 'p'),
         w(10),
       ],
@@ -154,16 +153,16 @@ function(config, s, series)
         up: up,
       },
       summary: 'Pod %s of %s does not answer.' % [text.pod, text.service],
-      description: 'For %s its metrics could not be read; other replicas answer.' % w(20) + failed(),
-      impact: 'The others carry its load if it is down, and the figures leave it out.',
-      action: 'Read the log of this pod%s.' % if vllm then '' else ': of the predictor, and of the container specdec-exporter',
+      description: 'For %s, its metrics could not be read; other replicas answer.' % w(20) + failed(),
+      impact: 'If the pod is down, the others carry its load.',
+      action: 'Read the log of this pod%s.' % if vllm then '' else ', of vLLM and of the container specdec-exporter',
     },
     engine({
       reason: 'waiting',
       requests: 'wait',
       // It generated before: an engine for embeddings never does.
       expr: engines('%s and %s and %s > 0' % [held('waiting'), idle, tokens]),
-      description: 'It has generated no token for %s.' % w(10),
+      description: 'No token was generated for %s.' % w(10),
     }),
     // The number of running requests may stay after all were aborted (vLLM #22545). But an idle engine would get requests before
     // another has two all the time, and a service that was busy for an hour does not lose all requests at once.
@@ -171,7 +170,7 @@ function(config, s, series)
       reason: 'running',
       requests: 'run',
       expr: '%s\nand on (%s) %s >= 2' % [engines('%s and %s' % [held('running'), idle]), config.level, s.busy.record],
-      description: 'It has generated no token for %s, while other engines of the service do.' % w(10),
+      description: 'No token was generated for %s, while other engines of the service work.' % w(10),
     }),
     engine({
       reason: 'service',
@@ -185,6 +184,6 @@ function(config, s, series)
           and changes((%(rate)s >= bool %(least)s)[%(hours)s:%(five)s]) == 1
         )
       ||| % { held: engines(held('running')), level: config.level, rate: rate, least: promql.number(config.min_tokens), hours: w(180), five: w(5) },
-      description: 'The whole service was busy for an hour, stopped at once, and has generated no token for %s.' % w(10),
+      description: 'The whole service was busy for an hour, stopped at once, and generated no token for %s.' % w(10),
     }),
   ]

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from deploy.chart import CHART, KUBERNETES_VERSION, Object, helm, named, nested, refused, rendered, text_of
+from deploy.manifests import SERVE_VARIABLES
 from specdec_exporter import __version__
 from support import crd
 from support.fieldtools import ROOT
+from support.processes import exporter_ran
 
 pytestmark = pytest.mark.nightly
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-ALL_ON = {"networkPolicy.enabled": True, "networkPolicy.namespaces": ["prod"]}
+IMAGE = "registry.example.com/specdec-exporter:0.1.0"
+SERVERS = [{"name": "chat", "url": "http://vllm.prod:8000"}, {"name": "code", "url": "https://code.prod"}]
+SERVED = {"exporter.enabled": True, "exporter.image": IMAGE, "exporter.predictors": SERVERS}
+ALL_ON = {"networkPolicy.enabled": True, "networkPolicy.namespaces": ["prod"], **SERVED}
 PEERS = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
 ENDPOINT = "spec.podMetricsEndpoints.0"
 # A value other than the default, and the object and the place where it has to arrive.
 CASES: dict[str, tuple[Any, str, str]] = {
     "labels": ({"team": "ml"}, "NetworkPolicy", "metadata.labels"),
     "operatorLabels": ({"prometheus": "ours"}, "PrometheusRule", "metadata.labels"),
+    "exporter.image": ("mine/exporter:1", "Deployment", "spec.template.spec.containers.0.image"),
+    "exporter.namespace": ("prod", "Deployment", "metadata.namespace"),
     "rules.alertLabels": ({"tier": "1"}, "PrometheusRule", "spec.groups.-1.rules.0.labels"),
     "dashboards.labels": ({"grafana_dashboard": "yes"}, "ConfigMap/ab", "metadata.labels"),
     "dashboards.annotations": ({"grafana_folder": "ML"}, "ConfigMap/ab", "metadata.annotations"),
@@ -33,12 +41,13 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "networkPolicy.namespaces": (["test"], "NetworkPolicy", "metadata.namespace"),
     "networkPolicy.from": (PEERS, "NetworkPolicy", "spec.ingress.0.from"),
 }
-# Objects that each switch brings.
+# Objects that each switch brings, and the part of the chart that they belong to.
 SWITCHES = {
-    "rules.enabled": {"PrometheusRule"},
-    "dashboards.enabled": {"ConfigMap"},
-    "podMonitors.enabled": {"PodMonitor"},
-    "networkPolicy.enabled": {"NetworkPolicy"},
+    "exporter.enabled": {("ConfigMap", "exporter"), ("Deployment", "exporter"), ("PodMonitor", "exporter")},
+    "rules.enabled": {("PrometheusRule", "rules")},
+    "dashboards.enabled": {("ConfigMap", "dashboards")},
+    "podMonitors.enabled": {("PodMonitor", "metrics")},
+    "networkPolicy.enabled": {("NetworkPolicy", "metrics")},
 }
 
 
@@ -70,9 +79,9 @@ def test_the_dashboards_are_the_rendered_ones() -> None:
 
 
 @pytest.mark.parametrize("source", ["exporter", "vllm"])
-def test_there_is_no_image_to_set_and_no_placeholder_to_forget(source: str) -> None:
-    """The exporter is a sidecar of the predictors. A chart with an image must refuse to render without one."""
-    text = text_of(nested(ALL_ON | {"source": source}))
+def test_without_an_exporter_of_its_own_there_is_no_placeholder_to_forget(source: str) -> None:
+    """On KServe the exporter is a sidecar of the predictors."""
+    text = text_of(nested(ALL_ON | {"source": source, "exporter.enabled": False}))
 
     assert re.findall(r"(?m)^ *-? *image:.*", text) == []
     assert "example.com" not in text
@@ -101,6 +110,41 @@ def test_the_podmonitors_are_those_of_the_kustomization_and_the_operator_allows_
         assert crd.refused(found) == []
 
 
+def test_the_exporter_takes_its_settings_and_reads_every_server(tmp_path: Path) -> None:
+    (config,) = (one["data"] for one in rendered(nested(SERVED)) if "specdec.yaml" in one.get("data", {}))
+    file = tmp_path / "specdec.yaml"
+    file.write_text(config["specdec.yaml"], encoding="utf-8")
+    container = named(rendered(nested(SERVED)), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+
+    answer = exporter_ran("serve", "--config.check", SPECDEC_CONFIG_FILE=str(file))
+    assert answer.returncode == 0, answer.stderr
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["predictors"] == SERVERS
+    assert {one["name"] for one in container["env"]} <= SERVE_VARIABLES
+    assert container["env"][0]["value"] == container["volumeMounts"][0]["mountPath"] + "/specdec.yaml"
+
+
+def test_prometheus_finds_the_exporter_and_keeps_the_names_of_the_servers() -> None:
+    chart = rendered(nested(SERVED | {"exporter.namespace": "prod"}))
+    deployment, monitor = named(chart, "Deployment"), named(chart, "PodMonitor", "servers")
+    template = deployment["spec"]["template"]
+    sidecar = yaml.safe_load((ROOT / "deploy/kubernetes/sidecar/container/container.yaml").read_text(encoding="utf-8"))
+    (like,), (container,) = sidecar["template"]["spec"]["containers"], template["spec"]["containers"]
+
+    assert crd.refused(monitor) == []
+    assert (
+        monitor["spec"]["namespaceSelector"]
+        == {"matchNames": [deployment["metadata"]["namespace"]]}
+        == {"matchNames": ["prod"]}
+    )
+    assert monitor["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == container["ports"][0]["name"]
+    assert endpoint["honorLabels"] is True
+    for part in ("ports", "livenessProbe", "resources", "securityContext"):
+        assert container[part] == like[part]
+
+
 def test_every_value_has_a_test_and_a_schema() -> None:
     properties = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
     described = {
@@ -109,7 +153,7 @@ def test_every_value_has_a_test_and_a_schema() -> None:
         for inner in one.get("properties", [""])
     }
 
-    assert paths(VALUES) == {*CASES, *SWITCHES, "source"} == described - {"global"}
+    assert paths(VALUES) == {*CASES, *SWITCHES, "exporter.predictors", "source"} == described - {"global"}
 
 
 @pytest.mark.parametrize("path", CASES)
@@ -129,7 +173,11 @@ def test_a_value_arrives(path: str) -> None:
 
 @pytest.mark.parametrize("path", SWITCHES)
 def test_a_switch_brings_its_objects(path: str) -> None:
-    on, off = ({one["kind"] for one in rendered(nested(ALL_ON | {path: value}))} for value in (True, False))
+    def parts(value: bool) -> set[tuple[str, str]]:
+        objects = rendered(nested(ALL_ON | {path: value}))
+        return {(one["kind"], one["metadata"]["labels"]["app.kubernetes.io/component"]) for one in objects}
+
+    on, off = parts(True), parts(False)
 
     assert on - off == SWITCHES[path]
 
@@ -142,6 +190,12 @@ def test_a_switch_brings_its_objects(path: str) -> None:
         ({"source": "log"}, "/source"),
         ({"podMonitors": {"interval": "2m"}}, "/podMonitors/interval"),
         ({"networkPolicy": {"enabled": True}}, "name the namespaces"),
+        (nested(SERVED | {"exporter.image": ""}), "name the image"),
+        (nested(SERVED | {"exporter.predictors": []}), "name and url of each"),
+        (
+            nested(SERVED | {"exporter.predictors": [{"name": "chat", "url": "vllm:8000"}]}),
+            "/exporter/predictors/0/url",
+        ),
     ],
 )
 def test_a_mistake_is_refused(values: Object, complaint: str) -> None:

@@ -99,6 +99,22 @@ def test_the_component_adds_the_sidecar_to_a_service_with_a_model(tmp_path: Path
     assert predictor["serviceAccountName"] == "specdec-predictor"
 
 
+def test_a_native_sidecar_is_an_init_container_that_restarts_and_knows_its_service(tmp_path: Path) -> None:
+    vllm = {"name": "kserve-container", "image": "vllm"}
+    parts = ("sidecar/container", "sidecar/log-api", "sidecar/native")
+    answer = component(tmp_path, service({"containers": [vllm]}), *parts)
+
+    assert answer.returncode == 0, answer.stdout
+    (found,) = (one for one in yaml.safe_load_all(answer.stdout) if one["kind"] == "InferenceService")
+    predictor = found["spec"]["predictor"]
+    (sidecar,) = predictor["initContainers"]
+    assert refused(found) == []
+    assert predictor["containers"] == [vllm]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("specdec-exporter", "Always")
+    assert variables(sidecar)["SPECDEC_PREDICTOR_NAME"] == "metadata.labels['serving.kserve.io/inferenceservice']"
+    assert {mount["name"] for mount in sidecar["volumeMounts"]} == {one["name"] for one in predictor["volumes"]}
+
+
 @pytest.mark.parametrize(
     ("predictor", "components"),
     [

@@ -35,6 +35,12 @@ def test_readme_is_short() -> None:
     assert len(README.split()) <= 700
 
 
+def test_readme_names_both_commands_of_a_fresh_machine() -> None:
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z-]+)", README)) <= set(targets)
+
+
 @pytest.mark.field
 async def test_every_command_does_what_readme_shows(tmp_path: Path) -> None:
     demo, install, check = commands()

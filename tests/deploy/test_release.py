@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import tomllib
 import uuid
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 
 from release.notes import main, notes
 from release.remaining import checksums, steps, unready
+from render import reference, with_reference
 from specdec_exporter import __version__
 from support.fieldtools import ROOT, tool
 from support.processes import ran, said
@@ -38,6 +40,20 @@ CHANGELOG = """\
 
 - Nothing.
 """
+
+# Folders whose files link to others of this repository.
+LINKING = ("rules/rendered", "dashboards/rendered", "dashboards/provisioning", "deploy", "docs")
+SUFFIXES = {".md", ".yaml", ".json"}
+REPOSITORY = "specdec-exporter/specdec-exporter"
+OWN_LINK = rf"{REPOSITORY}/(?:blob/|tree/)?(main|v[\d.]+)/([\w./-]+)|{REPOSITORY}/([\w./-]+)(?:\?ref=|@)(main|v[\d.]+)"
+
+
+def own_links(text: str) -> set[tuple[str, str]]:
+    """Git reference and path of every link to a file of this repository."""
+    return {
+        (ref or component_ref, path or component.lstrip("/"))
+        for ref, path, component, component_ref in re.findall(OWN_LINK, text)
+    }
 
 
 def test_the_notes_are_the_section_of_the_release() -> None:
@@ -113,17 +129,62 @@ def test_the_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
     assert checksums(tmp_path).endswith("  one.whl\n")
 
 
+# --- the package ------------------------------------------------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_package_names_every_python_that_ci_tests() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    tested = workflow["jobs"]["check"]["strategy"]["matrix"]["python"]
+    prefix = "Programming Language :: Python :: "
+
+    assert [
+        each.removeprefix(prefix) for each in PROJECT["project"]["classifiers"] if each.startswith(prefix)
+    ] == tested
+
+
+def test_packages_for_work_on_the_project_are_a_group_whose_lock_has_all_of_them() -> None:
+    lock = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+    names = {re.split(r"[>=<]", each)[0].lower() for each in PROJECT["dependency-groups"]["dev"]}
+
+    assert names <= locked
+    assert PROJECT["project"]["optional-dependencies"].keys() == {"plot"}
+
+
 # --- where users look -------------------------------------------------------------------------------------------------
 
 
-def test_what_artifact_hub_shows_is_in_the_release_that_it_shows() -> None:
-    text = (ROOT / "deploy/helm/specdec-exporter/Chart.yaml").read_text(encoding="utf-8")
-    chart = yaml.safe_load(text)
-    links = re.findall(r"specdec-exporter/specdec-exporter/(?:blob/)?v([^/]+)/(\S+)", text)
+def linking() -> dict[str, str]:
+    """The text of every file that links to this repository."""
+    files = [path for folder in LINKING for path in (ROOT / folder).rglob("*.*") if path.suffix in SUFFIXES]
+    texts = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+    return {file: text for file, text in texts.items() if own_links(text)}
 
-    assert {version for version, _ in links} == {chart["version"]} == {__version__}
-    assert len(links) > 4
-    assert [path for _, path in links if not (ROOT / path).exists()] == []
+
+def test_links_lead_to_files_of_this_checkout() -> None:
+    """To the branch, until the changelog has the day of the release: then there is a tag."""
+    links = {(file, ref, path) for file, text in linking().items() for ref, path in own_links(text)}
+    expected = reference((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), __version__)
+
+    assert len({file for file, _, _ in links}) > len(LINKING)
+    assert [link for link in links if link[1] != expected or not (ROOT / link[2]).exists()] == []
+
+
+def test_a_release_rewrites_every_link() -> None:
+    unreleased = CHANGELOG.replace("(2026-12-01)", "(unreleased)")
+    assert (reference(unreleased, "0.2.0"), reference(CHANGELOG, "0.2.0")) == ("main", "v0.2.0")
+
+    for text in linking().values():
+        links = own_links(with_reference(text, "v0.2.0"))
+        assert links == {("v0.2.0", path) for _, path in own_links(text)}
+
+
+def test_artifact_hub_shows_what_belongs_to_the_chart() -> None:
+    chart = yaml.safe_load((ROOT / "deploy/helm/specdec-exporter/Chart.yaml").read_text(encoding="utf-8"))
+
+    assert chart["version"] == __version__
     for name in ("changes", "links", "recommendations", "screenshots"):
         assert yaml.safe_load(chart["annotations"][f"artifacthub.io/{name}"])
 

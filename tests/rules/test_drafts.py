@@ -414,8 +414,8 @@ def test_the_texts_set_no_figure_of_five_minutes_beside_one_of_thirty(pack: Pack
     ((length,),) = recent(pack).fired((88, broken))
 
     assert page.annotations["summary"] == f"{who} accepts almost no draft token: at most 2% in 15m."
-    assert page.annotations["description"] == "Draft and target do not fit. It usually accepts 72%."
+    assert page.annotations["description"] == "Draft and target do not fit. Usually, 72% of draft tokens are accepted."
     assert length.annotations["summary"] == f"{who} accepts almost no draft token: 1.05 tokens a step."
     assert low.annotations["summary"] == f"{who} accepts 2% of its draft tokens; break-even is 50% (assumed)."
     assert fell.annotations["summary"] == f"{who} accepts 2% of its draft tokens; usually 72%."
-    assert fell.annotations["description"] == "Over 30m, a step gives 1.06 tokens (mean acceptance length)."
+    assert fell.annotations["description"] == "Over 30m, a step gives 1.06 tokens."

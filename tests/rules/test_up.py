@@ -306,7 +306,7 @@ def test_scrapes_that_time_out_are_no_restart_page(every: int, loops: Pack, life
     if source == "exporter":
         [[alert]] = loops.fired((240, case))
         told = rf"In 3h, nothing restarted, and chat-0 could not be read {180 // every} times\. In 30m, "
-        told += r"\d+ of 3[01] fetches failed \(mostly timeout\)\."
+        told += r"\d+ of 3[01] fetches failed, most by timeout\."
         assert re.fullmatch(told, alert.annotations["description"])
 
 

@@ -211,7 +211,7 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 
 @command.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--predictor.url", "url", metavar="URL", help="Also check that they fit what this predictor serves.")
+@click.option("--predictor.url", "url", metavar="URL", help="Also check that baselines fit what this predictor serves.")
 @access_flag
 @timeout_flag
 def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:

@@ -35,8 +35,8 @@ def command(
 ) -> int:
     """Examine the predictor at URL, and say what to do.
 
-    If URL is that of a running exporter, such as http://127.0.0.1:10409, the figures of its last minutes count at once,
-    with its log and its baseline. A pod with the sidecar needs nothing else:
+    Of a running exporter, such as http://127.0.0.1:10409, check shows the last minutes at once, with log and baseline.
+    In a pod with the sidecar:
 
     kubectl exec POD -c specdec-exporter -- specdec-exporter check http://127.0.0.1:10409
     """

@@ -49,15 +49,15 @@ def command(
 ) -> int:
     """Tell whether CANDIDATE is faster than BASELINE.
 
-    It compares the mean and the tail of each latency, and says whether chance explains the difference. All files come
-    from `baseline record`, or all are results of `vllm bench serve --save-result` or AIPerf.
+    Mean and tail of each latency are compared, and chance is ruled out or not. All files come from `baseline record`,
+    or all are results of `vllm bench serve --save-result` or AIPerf.
 
-    Of recordings, two are compared. With three or more, one of them was recorded without speculation. The others may
-    have any methods and k. The answer is the fastest one at each load, the load at which speculation stops paying, and
-    the --speculative-config to use.
+    Give two recordings, or more: then one of them without speculation, the others with any methods and k. The answer
+    is the fastest recording at each load, the load at which speculation stops paying, and the --speculative-config to
+    use.
 
-    Of results, give one folder that holds both sides, two (files or folders: the baseline first), or all files at once.
-    In one folder, and with three or more, those with drafts are the candidate.
+    Of a benchmark, give one folder with all results, two files or folders (the baseline first), or all files at once.
+    In one folder, and with three or more, the results with drafts are the candidate.
 
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """

@@ -63,7 +63,7 @@ def command(
 ) -> int:
     """Judge a vLLM server by its arguments, log and metrics.
 
-    Give any of them, or all together.
+    Give one of these, or all together.
 
     Before a deployment: doctor --args "vllm serve MODEL ..." --release 0.32.0, or doctor --manifest FILE. After a
     start: doctor --predictor.log-path FILE. On a running server: doctor URL.

@@ -74,10 +74,10 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
     type=click.Choice(["debug", "info", "warn", "error"]),
 )
 @flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"]))
-@flag("--predictor.url", "The predictor.  [default: http://127.0.0.1:8080]", type=URL)
+@flag("--predictor.url", "Address of the predictor.  [default: http://127.0.0.1:8080]", type=URL)
 @flag(
     "--predictor.name",
-    "Its name, for the label inference_service. In a pod of KServe the InferenceService's, if you give none."
+    "Name of the predictor, for the label inference_service. A pod of KServe has its InferenceService's name."
     "  [default: default]",
     metavar="NAME",
     type=Checked("name", config.valid_name),
@@ -85,18 +85,18 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
 @flag("--predictor.timeout", "Longest time for each request.  [default: 5s]", type=DURATION)
 @flag(
     "--predictor.interval",
-    "Time after which the exporter reads it if nobody asks.  [default: 15s]",
+    "Time after which the exporter reads the predictor if nobody scrapes.  [default: 15s]",
     type=Checked("duration", config.Interval),
 )
-@flag("--predictor.ca-file", "CA certificates for its TLS.  [default: those of the system]", metavar="PATH")
-@flag("--predictor.cert-file", "Client certificate, if it demands one.", metavar="PATH")
+@flag("--predictor.ca-file", "CA certificates for the predictor's TLS.  [default: those of the system]", metavar="PATH")
+@flag("--predictor.cert-file", "Client certificate, if the predictor demands one.", metavar="PATH")
 @flag("--predictor.key-file", "Key of the client certificate.", metavar="PATH")
-@flag("--predictor.server-name", "Name that its certificate must have.  [default: the URL's host]", metavar="NAME")
+@flag("--predictor.server-name", "Name in the predictor's certificate.  [default: the URL's host]", metavar="NAME")
 @flag("--predictor.insecure-skip-verify", "Accept any certificate.", is_flag=True, default=None)
 @flag("--predictor.bearer-token-file", "Token to send with each request.", metavar="PATH")
 @flag(
     "--predictor.log-path",
-    "Its log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
+    "The predictor's log: a path or a glob, repeatable; - is stdin. Without this flag no log is read.",
     metavar="PATH",
     multiple=True,
 )

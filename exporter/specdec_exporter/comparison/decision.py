@@ -83,7 +83,7 @@ _FOUND: Final[dict[Outcome, str]] = {
     "slower": "Slower",
     "tail_worse": "The slowest requests became slower",
     "faster": "Faster",
-    "inconclusive": "It is still open whether decoding became faster",
+    "inconclusive": "No difference shown",
     "no_difference": "No difference",
 }
 _NEXT: Final[dict[Outcome, str]] = {

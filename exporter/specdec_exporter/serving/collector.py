@@ -36,6 +36,7 @@ from specdec_exporter.state.view import (
     window_of,
 )
 
+# Without `_created`: every counter of ours begins with this process, whose start time the process collector shows once.
 _METRICS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 S = TypeVar("S")
 
