@@ -14,9 +14,11 @@ from typing import Any
 
 import breakeventables
 from generated import filled, table
+from specdec_exporter.commands import EXIT_CODES
+from specdec_exporter.speculation.verdict import WORDS, VerdictCode
 
 # Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
-_VERDICTS: dict[str, tuple[str, str]] = {
+_VERDICTS: dict[VerdictCode, tuple[str, str]] = {
     "harmful": (
         (
             "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, "
@@ -43,29 +45,31 @@ _VERDICTS: dict[str, tuple[str, str]] = {
     ),
     "slower": (
         (
-            "it would be `watch` or `healthy`, but time per output token is slower than at baseline, beyond chance: "
-            "the mean above {latency[slower_ratio]:g} times, or {latency[tail_shift_critical]:.0%} more of the "
-            "requests than expected above a limit that the baseline kept. A baseline without speculation must show "
-            "that drafts pay"
+            "it would be `watch`, `not_measured` or `healthy`, but time per output token is slower than at baseline, "
+            "beyond chance: the mean above {latency[slower_ratio]:g} times, or {latency[tail_shift_critical]:.0%} more "
+            "of the requests than expected above a limit that the baseline kept. A baseline without speculation must "
+            "show that drafts pay"
         ),
         "look at deployments, load, neighbours and prompts",
     ),
     "healthy": (
-        (
-            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Where "
-            "nothing is measured: acceptance is at least the watch level, which does not tell whether it pays"
-        ),
-        "nothing; if it is not measured, measure",
+        ("the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted"),
+        "do nothing",
+    ),
+    "not_measured": (
+        "a guess: nothing is measured, and acceptance is at least the watch level, where published services gained",
+        "measure",
     ),
     "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
     "unknown": (
         (
-            "there are fewer than {min_drafts} drafts, or [those of a single request](#chance-and-memory), or no "
-            "answer, or no statistics"
+            "there are fewer than {min_drafts} drafts, or [those of a single request](#chance-and-memory), or a log "
+            "that does not tell"
         ),
         "read the headline: it says which",
     ),
-    "off": ("speculation is off", "do nothing"),
+    "off": ("speculation is off", "do nothing, if that is wanted"),
+    "no_metrics": ("the predictor does not answer, or without statistics", "start it, or correct its URL or flags"),
 }
 
 
@@ -99,8 +103,12 @@ def alerts(group: Mapping[str, Any]) -> str:
 
 def verdicts(policy: Mapping[str, Any]) -> str:
     """Return the table of verdicts with the policy's thresholds."""
-    rows = [(f"`{code}`", when.format(**policy), step) for code, (when, step) in _VERDICTS.items()]
-    return table(("Verdict", "When", "Next step"), rows)
+    rows = [
+        (f"`{code}`", f"{word.title}, {word.colour}", str(EXIT_CODES[word.level]), when.format(**policy), step)
+        for code, (when, step) in _VERDICTS.items()
+        for word in [WORDS[code]]
+    ]
+    return table(("Verdict", "Shown as", "Exit code", "When", "Next step"), rows)
 
 
 def numbers(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:

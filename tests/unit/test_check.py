@@ -118,7 +118,7 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     assert re.match(told, result.finding("Length"))
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert "method draft_model, draft model /models/draft, k = 3" in result.finding("Speculation")
-    assert "Verdict: healthy, assumed" in result.text
+    assert "Verdict: not measured" in result.text
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
@@ -182,7 +182,7 @@ async def test_a_baseline_of_another_model_is_not_compared(
         result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
     else:
         result = await run(predictor.url, baseline_path=file)
-        assert "Verdict: healthy, assumed" in result.text
+        assert "Verdict: not measured" in result.text
     assert result.code == 2
     assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
@@ -338,7 +338,7 @@ async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:
         result = await run(f"http://127.0.0.1:{unused.getsockname()[1]}")
     assert result.code == 1
     assert "8080" in result.finding("Metrics")
-    assert "Verdict: unknown" in result.text
+    assert "Verdict: no metrics" in result.text
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ Acceptance by position
 def test_the_report_of_a_log_reads_like_this_in_a_pipe() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
-    assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
+    assert "─ Verdict: not measured ─" in text[len(REPORT) :]
     assert ESCAPE not in text
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
@@ -119,7 +119,7 @@ def test_a_terminal_gets_colour_and_no_color_takes_it_away(monkeypatch: pytest.M
         terminal = Terminal()
         analysis_on(terminal, some_lines())
         assert bool(COLOUR.search(terminal.getvalue())) == colour
-        assert "healthy" in terminal.getvalue()
+        assert "not measured" in terminal.getvalue()
         monkeypatch.setenv("NO_COLOR", "1")
 
 

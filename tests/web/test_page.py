@@ -11,9 +11,9 @@ import pytest
 
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
-from specdec_exporter.speculation.benefit import Basis, BreakEven
+from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.evidence import StateName
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import GOOD, WORDS, Verdict, VerdictCode
 from specdec_exporter.state.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
 from specdec_exporter.web.page import PAGE
 from support.builders import known
@@ -411,21 +411,19 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
 async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:
     codes = get_args(VerdictCode)
     each = [predictor(f"service {code}", verdict=verdict(code)) for code in codes]
-    gone = predictor("gone", up=False, state="unreachable", verdict=verdict("unknown"))
-    async with Exporter([status(*each, gone)]).serving() as exporter:
+    async with Exporter([status(*each)]).serving() as exporter:
         await browser.open(exporter.url)
         order = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
         targets = await browser.script(
             "return [...document.querySelectorAll('nav a')].map(link => {"
             " link.click(); return document.querySelector(':target').querySelector('h2').textContent })"
         )
-    worst_first = ["broken", "harmful", "not_paying", "gone", "slower", "unknown", "watch", "healthy", "idle", "off"]
-    assert [name.removeprefix("service ") for name in order] == worst_first
+    assert [name.removeprefix("service ") for name in order] == list(WORDS)  # the worst comes first
     assert targets == order
 
 
 async def test_only_a_measurement_is_green(browser: Browser) -> None:
-    each = [predictor(basis, verdict=verdict("healthy", basis)) for basis in get_args(Basis)]
+    each = [predictor(code, verdict=verdict(code)) for code in GOOD]
     async with Exporter([status(*each)]).serving() as exporter:
         await browser.open(exporter.url)
         badges = await browser.script(
@@ -438,7 +436,7 @@ async def test_only_a_measurement_is_green(browser: Browser) -> None:
             " const mark = document.body.appendChild(Object.assign(document.createElement('p'), {className: tone}));"
             " mark.style.color = 'var(--tone)'; return getComputedStyle(mark).color })"
         )
-    assert badges == {"measured": ["✓ Healthy", tones[0]], "assumed": ["? Not measured", tones[1]]}
+    assert badges == {"healthy": ["✓ Healthy", tones[0]], "not_measured": ["? Not measured", tones[1]]}
     assert tones[0] != tones[1]
 
 

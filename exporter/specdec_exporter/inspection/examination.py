@@ -67,7 +67,7 @@ def examine(
     log = reading.analysis if reading else None
     basis, span = _basis(status, log, policy)
     if evidence is None:
-        judgement = told(status.verdict, status.state, status.pitfalls, status.break_even.acceptance_ratio)
+        judgement = told(status.verdict, status.state, status.pitfalls)
     else:
         evidence = _with_log(evidence, log)
         if basis is not None and evidence.state in ("drafting", "idle"):

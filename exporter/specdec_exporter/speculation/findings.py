@@ -12,7 +12,7 @@ from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.verdict import Finding, VerdictCode
+from specdec_exporter.speculation.verdict import GOOD, LOSSES, WORDS, Finding, VerdictCode
 
 _NO_RATE = "Draft tokens are not counted: there is a length, and no acceptance rate."
 
@@ -97,14 +97,18 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
 
 
 def chance_findings(
-    preliminary: str | None, within_chance: tuple[VerdictCode, ...], interval: Estimate | None
+    preliminary: str | None, code: VerdictCode, within_chance: tuple[VerdictCode, ...], interval: Estimate | None
 ) -> list[Finding]:
     """Return how far chance could explain the verdict. ``preliminary``: the drafts are of too few requests."""
     findings = [Finding("PASS", "Chance", preliminary)] if preliminary else []
     if within_chance:
-        words = " or ".join(code.replace("_", " ") for code in within_chance)
+        possible = {code, *within_chance}
+        others = " or ".join(f'"{WORDS[other].title.lower()}"' for other in within_chance)
+        words = f"more drafts may change the verdict to {others}"
+        if possible & GOOD and possible & LOSSES:
+            words = "too early to tell whether speculation pays"
         acceptance = f": acceptance lies between {interval.low:.2f} and {interval.high:.2f} (95 %)" if interval else ""
-        findings.append(Finding("PASS", "Chance", f"it may also be {words}{acceptance}"))
+        findings.append(Finding("PASS", "Chance", f"{words}{acceptance}"))
     return findings
 
 

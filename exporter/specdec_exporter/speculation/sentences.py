@@ -11,7 +11,7 @@ from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEn
 from specdec_exporter.speculation.benefit import BreakEven, against
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Level, Undecided, Verdict
+from specdec_exporter.speculation.verdict import Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed
 
 _Words = tuple[str, str]
@@ -79,7 +79,9 @@ def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
         case "not_paying":
             return _NOT_PAYING
         case "healthy":
-            return _HEALTHY_MEASURED if pays else _HEALTHY
+            return _HEALTHY
+        case "not_measured":
+            return _NOT_MEASURED
     return _WATCH_BY_STEPS if by_steps else _WATCH_LOW if _is_low(rate, even) else _WATCH
 
 
@@ -148,8 +150,8 @@ _WATCH_LOW = (
 )
 _WATCH = ("May pay: {against}", "To know, {measure}.")
 _WATCH_BY_STEPS = ("The measurement does not tell yet whether speculation pays", "To know, {measure}.")
-_HEALTHY_MEASURED = ("Speculation is paying off", "Nothing to do.")
-_HEALTHY = ("Probably pays: {against}", "To know, {measure}.")
+_HEALTHY = ("Speculation is paying off", "Nothing to do.")
+_NOT_MEASURED = ("Probably pays: {against}", "To know, {measure}.")
 
 SUSPECTED = (
     "Decoding may be slower with speculation than without it",
@@ -161,13 +163,13 @@ IDLE_SPECULATION = (
     "Run without --speculative-config at this load: a k of 0 still costs time in each step.",
 )
 
-# States without drafts to judge: level and subject of the one finding, and the verdict.
-SUBJECTS: dict[str, tuple[Level, str]] = {
-    "unreachable": ("FAIL", "Metrics"),
-    "stats_disabled": ("FAIL", "Statistics"),
-    "speculation_off": ("WARN", "Speculation"),
-    "idle": ("PASS", "Drafting"),
-    "not_drafting": ("WARN", "Drafting"),
+# States without drafts to judge: subject of the one finding, and the verdict.
+SUBJECTS: dict[str, str] = {
+    "unreachable": "Metrics",
+    "stats_disabled": "Statistics",
+    "speculation_off": "Speculation",
+    "idle": "Drafting",
+    "not_drafting": "Drafting",
 }
 _WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "unreachable": WithoutDrafts(

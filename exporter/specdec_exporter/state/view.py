@@ -19,6 +19,7 @@ from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, counts_of, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.measured import Measured
+from specdec_exporter.speculation.verdict import GOOD
 from specdec_exporter.speculation.weighing import weigh
 from specdec_exporter.state.drafts import Drafted, drafts_of_log
 from specdec_exporter.state.lastword import Remembered, remembered
@@ -338,4 +339,4 @@ def said_of(state: PredictorState) -> Remembered:
         return replace(said, shown_since=now)
     if before.shown.code == said.shown.code:
         return replace(said, shown_since=before.shown_since, first=before.first)
-    return replace(said, shown_since=now, first=before.first and before.shown.code != "healthy")
+    return replace(said, shown_since=now, first=before.first and before.shown.code not in GOOD)
