@@ -9,18 +9,20 @@ import math
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.inspection import livecheck
+from specdec_exporter.inspection.examination import LogReading
 from specdec_exporter.serving import serve as exporter_process
 from specdec_exporter.state.record import PredictorState
 from support import running
@@ -29,6 +31,7 @@ from support.exposition import render
 from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
+from unit.test_fetch import answer, serving
 
 INTERVAL = 0.05
 
@@ -234,6 +237,27 @@ async def test_an_exporter_tells_its_own_window_at_once(
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
+async def test_an_exporter_says_which_flags_it_does_not_use(predictor: Predictor, serve: Serve, run: Check) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    url = await serve(PredictorSettings(name="chat", url=predictor.url))
+    assert "Not used: --window, --predictor.log-path. " in (await run(url, log(K3), window_seconds=60.0)).flat
+    assert "Not used" not in (await run(url, window_seconds=livecheck.WINDOW_SECONDS)).flat
+
+
+async def test_the_warnings_in_the_log_of_an_exporter_are_shown(
+    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    url = await serve(PredictorSettings(name="chat", url=predictor.url, log_paths=(str(path),)))
+    path.write_bytes((CAPTURES / APISERVERS / "server.log").read_bytes())
+    async with asyncio.timeout(20):
+        while "Warnings in the log" not in (result := await run(url)).flat:
+            await asyncio.sleep(0.05)
+    assert re.search(r"Warnings in the log .*?stats_logging_disabled, \d x \(vLLM", result.flat)
+
+
 async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
     predictor: Predictor, serve: Serve, run: Check
 ) -> None:
@@ -363,6 +387,17 @@ async def test_a_server_that_answers_no_metrics_is_a_failure_and_never_said_not_
         assert "reach" not in result.flat
 
 
+@pytest.mark.parametrize("location", ["/login", "https://sso.example/login"])
+async def test_a_login_in_front_is_named_and_not_the_port(run: Check, location: str) -> None:
+    page = web.Response(body=b"<!doctype html><title>Sign in</title>", content_type="text/html")
+    async with serving(("/metrics", answer(status=302, Location=location)), ("/login", page)) as url:
+        result = await run(url)
+    assert result.code == 1
+    assert re.search(r"was redirected to \S+/login", result.finding("Metrics"))
+    assert "as a login does" in result.finding("Metrics")
+    assert "port of vLLM" not in result.flat
+
+
 @pytest.mark.parametrize(
     ("status", "hint"),
     [(404, "/version says vLLM 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
@@ -424,6 +459,41 @@ async def test_a_log_is_compared_with_counters_and_release(
     assert re.match(found, result.finding("Log"))
     assert ("method draft_model" in result.finding("Speculation")) is believed
     assert result.code == 2 or found.startswith("PASS")
+
+
+async def test_the_log_is_read_after_the_window_and_before_the_last_counters(
+    predictor: Predictor, run: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what vLLM logged meanwhile counts."""
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    predictor.bodies = [body(K3, "metrics-4-idle.txt")]
+    read = livecheck.read_log
+
+    def when_read(paths: Sequence[str]) -> LogReading:
+        requests.append(predictor.requests)
+        path.write_bytes(Path(log(K3)).read_bytes())
+        return read(paths)
+
+    requests: list[int] = []
+    monkeypatch.setattr(livecheck, "_READING_SECONDS", 0.05)
+    monkeypatch.setattr(livecheck, "read_log", when_read)
+    result = await run(predictor.url, str(path), window_seconds=0.2)
+    assert (requests, predictor.requests) == ([4], 5)
+    assert "method draft_model" in result.finding("Speculation")
+    assert "hold 100.0% of the draft tokens" in result.finding("Log")
+
+
+async def test_a_log_that_is_younger_than_a_line_is_not_said_to_have_had_no_traffic(
+    predictor: Predictor, run: Check, tmp_path: Path
+) -> None:
+    start = Path(log(K3)).read_bytes().partition(b"SpecDecoding metrics")[0].rpartition(b"\n")[0] + b"\n"
+    start = b"".join(line for line in start.splitlines(keepends=True) if b"throughput" not in line)
+    (tmp_path / "log").write_bytes(start)
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    result = await run(predictor.url, str(tmp_path / "log"))
+    assert "no traffic yet" not in result.flat
+    assert "vLLM writes one every 10 s" in result.finding("Log")
 
 
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.engines.engine import VLLM
+from specdec_exporter.inspection.silence import NO_TRAFFIC
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
@@ -93,7 +94,7 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
     """Say why there are no metrics. ``vllm_version``: the answer of /version at the same place, if any."""
     hint = _HINTS.get(error.reason, _WRONG_PLACE)
     if error.status in (401, 403):
-        hint = "Give the credentials: a user in the URL, or --config.file with a bearer_token_file."
+        hint = f"Give {_CREDENTIALS}."
     elif error.status == 429 or (error.status or 0) >= 500:
         hint = "The predictor may still be loading, or be overloaded. Try again."
     elif vllm_version is not None:
@@ -273,8 +274,8 @@ def _no_lines(log: Analysis, status: PredictorStatus) -> Finding:
     # With an init line the log still tells method and draft model.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
-        words = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
-        return Finding(level, "Log", words)
+        reasons = [_EARLY if reason == NO_TRAFFIC else reason for reason in log.verdict.reasons]
+        return Finding(level, "Log", f"no spec-decode line. {log.verdict.headline}: {'; '.join(reasons)}")
     words = "no spec-decode line, though tokens were drafted"
     return Finding(level, "Log", words, "Check that this is the predictor's log, and that it is complete.")
 
@@ -297,8 +298,12 @@ def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:
     return [Finding("PASS", "Log", f"its lines hold {share} of the draft tokens that the predictor counts")]
 
 
+_EARLY = "the first drafts are younger than a line: vLLM writes one every 10 s (VLLM_LOG_STATS_INTERVAL)"
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
+_CREDENTIALS = "the credentials: a user in the URL, or --config.file with a bearer_token_file"
 _HINTS = {
+    "redirect": "Something in front of the predictor redirects, as a login does. Ask the predictor itself, in its pod "
+    f"or through kubectl port-forward, or give {_CREDENTIALS}.",
     "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
     "tls": "For a private CA or another name, give --config.file: a file with this URL, its ca_file or server_name.",
     "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --predictor.timeout.",

@@ -36,8 +36,7 @@ def print_examination(console: Console, examination: Examination, status: Predic
     _print_engines(console, status)
     if examination.basis is not None:
         print_curve(console, examination.basis)
-    if log is not None:
-        print_known(console, log.warnings)
+    print_known(console, status.warnings if log is None else log.warnings)
     print_verdict(console, examination.verdict)
     print_summary(console, examination.level, (finding.level for finding in examination.findings))
 
