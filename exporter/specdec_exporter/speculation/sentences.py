@@ -76,12 +76,8 @@ def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
             return _SLOWER_PAYING if pays else _SLOWER_BY_DRAFTS if by_drafts else _SLOWER
         case "harmful":
             return _HARMFUL_BY_STEPS if by_steps else _HARMFUL
-        case "not_paying":
-            return _NOT_PAYING
-        case "healthy":
-            return _HEALTHY
-        case "not_measured":
-            return _NOT_MEASURED
+        case "not_paying" | "healthy" | "not_measured":
+            return _ALWAYS[weighed.code]
     return _WATCH_BY_STEPS if by_steps else _WATCH_LOW if _is_low(rate, even) else _WATCH
 
 
@@ -152,6 +148,7 @@ _WATCH = ("May pay: {against}", "To know, {measure}.")
 _WATCH_BY_STEPS = ("The measurement does not tell yet whether speculation pays", "To know, {measure}.")
 _HEALTHY = ("Speculation is paying off", "Nothing to do.")
 _NOT_MEASURED = ("Probably pays: {against}", "To know, {measure}.")
+_ALWAYS = {"not_paying": _NOT_PAYING, "healthy": _HEALTHY, "not_measured": _NOT_MEASURED}
 
 SUSPECTED = (
     "Decoding may be slower with speculation than without it",
