@@ -412,6 +412,29 @@ async def test_only_a_wrong_path_on_the_right_server_is_called_wrong(
     assert ("without a path" in result.flat) is (status == 404)
 
 
+@pytest.mark.parametrize("by_exporter", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "said", "verdict"),
+    [
+        ("spec_decode_num_drafts_total", "NaN", "is NaN", "watch"),  # draft tokens tell
+        ("spec_decode_num_accepted_tokens_total", "-5", "is negative", "unknown"),
+        ("generation_tokens_total", "+Inf", "is infinite, or too large for a count", "unknown"),
+    ],
+)
+async def test_a_counter_that_is_no_count_is_named(
+    predictor: Predictor, serve: Serve, run: Check, *, name: str, value: str, said: str, verdict: str, by_exporter: bool
+) -> None:
+    bodies = (body(K3, each) for each in ("metrics-2-p60.txt", "metrics-3-p30.txt"))
+    pattern = re.compile(rf"^(vllm:{name}{{.*?}}) .*$", re.MULTILINE)
+    predictor.bodies = [pattern.sub(rf"\1 {value}", each.decode()).encode() for each in bodies]
+    result = await run(await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url)
+    assert result.code == 2
+    assert f"WARN Predictor: vllm:{name} {said}" in result.flat
+    assert f"Verdict: {verdict}" in result.text
+    assert "traffic" not in result.flat
+    assert " - draft" not in result.flat
+
+
 async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: Predictor, run: Check) -> None:
     predictor.bodies = [body("0.32.0-draft_model-disable-log-stats", "metrics-1-after.txt")]
     predictor.version = "0.32.0"

@@ -137,7 +137,7 @@ def _predictor(
 ) -> list[Finding]:
     """Return the findings on the release, on drafting, and on the judged figures."""
     state, version = status.state, status.vllm_version
-    if state == "stats_disabled" and not is_read:
+    if state == "stats_disabled" and (judgement.verdict.code != "no_metrics" or not is_read):
         return list(judgement.findings)
     if state == "stats_disabled":
         (finding,) = judgement.findings
@@ -203,15 +203,21 @@ def _drafting(status: PredictorStatus, basis: Figures | None, span: str) -> Find
         words = "each request gets one token: nothing to draft here (prefill, or max_tokens 1)"
         return Finding("PASS", "Drafting", words)
     if status.state == "drafting" and window is not None:
-        tokens = "" if window.draft_tokens is None else f" of {count(window.draft_tokens)} tokens"
-        drafts = f"{count(window.drafts)} drafts{tokens} in {seconds}"
+        drafts = f"{_drafts(window)} in {seconds}"
         return Finding("PASS", "Drafting", drafts if basis is window else f"{drafts}{judged}")
     if lifetime is not None and lifetime.drafted:
-        drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"
-        drafts = f"no traffic in {seconds}; {drafted} since the predictor started"
+        drafts = f"no traffic in {seconds}; {_drafts(lifetime)} since the predictor started"
         return Finding("PASS", "Drafting", drafts if basis is lifetime else f"{drafts}{judged}")
     action = "Send the predictor requests and run the check again."
     return Finding("WARN", "Drafting", "nothing was drafted yet", action)
+
+
+def _drafts(figures: Figures) -> str:
+    """Return how much was drafted. V0 gives a ratio without any count."""
+    if figures.drafts is None:
+        return "it drafted" if figures.draft_tokens is None else f"{count(figures.draft_tokens)} draft tokens"
+    tokens = "" if figures.draft_tokens is None else f" of {count(figures.draft_tokens)} tokens"
+    return f"{count(figures.drafts)} drafts{tokens}"
 
 
 def pitfall_finding(pitfall: KnownPitfall) -> Finding:

@@ -106,6 +106,10 @@ _UNDECIDED: dict[Undecided, _Words] = {
         "There is a length, and too little else for a verdict",
         "To know, compare results of vllm bench serve with and without speculation (specdec-exporter compare).",
     ),
+    "unusable": (
+        "A counter of the predictor cannot be used, so there is no verdict",
+        "Restart the predictor. If that does not help, look for a plugin, a patch or a proxy that changes its metrics.",
+    ),
     "synthetic": (
         "Acceptance is synthetic: it says nothing about the draft",
         "To measure the draft, remove rejection_sample_method from --speculative-config: synthetic is for tests.",

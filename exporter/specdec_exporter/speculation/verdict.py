@@ -34,7 +34,7 @@ LOSSES: Final[frozenset[VerdictCode]] = frozenset({"broken", "harmful", "not_pay
 # Words that say nothing against drafts.
 FINE: Final[frozenset[VerdictCode]] = GOOD | {"watch"}
 # Why there is no word though there are drafts.
-Undecided = Literal["no_figures", "few_drafts", "synthetic", "unknown_k"]
+Undecided = Literal["no_figures", "few_drafts", "synthetic", "unknown_k", "unusable"]
 Level = Literal["PASS", "WARN", "FAIL"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
 Colour = Literal["red", "amber", "grey", "green"]

@@ -74,6 +74,8 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
 
     Too few drafts give no word.
     """
+    if evidence.unusable and evidence.state not in ("unreachable", "drafting"):
+        return Weighed(code="unknown", evidence=evidence, undecided=("unusable", "; ".join(evidence.unusable)))
     if evidence.state == "not_drafting":
         return _without_drafts(evidence, policy)
     if evidence.state != "drafting":
@@ -101,6 +103,8 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
 
 def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
     figures, interval = evidence.figures, evidence.interval_acceptance_length
+    if evidence.unusable:
+        return "unusable", "; ".join(evidence.unusable)
     if figures is not None and figures.mean_acceptance_length is not None:
         return "unknown_k", f"{figures.mean_acceptance_length:.2f} tokens a step; of how many drafted is not known"
     if interval is not None and (figures is None or figures.drafts is None):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -320,9 +320,18 @@ def evidence_of(state: PredictorState) -> Evidence:
         cost=state.cost,
         deployment=state.running.deployment,
         inference_engine=state.engine,
+        unusable=tuple(why for field, why in unusable_of(state).items() if field in _DECIDING),
         draft_overhead_ratio=_mean(state, "draft_overhead_ratio"),
         interval_acceptance_length=_mean(state, "interval_acceptance_length"),
     )
+
+
+_DECIDING: Final = frozenset({"generation_tokens", "drafts", "draft_tokens", "accepted_tokens"})
+
+
+def unusable_of(state: PredictorState) -> dict[str, str]:
+    """Return which samples of the last answer are no counts, and why, by field."""
+    return state.snapshot.unusable if state.snapshot else {}
 
 
 def _mean(state: PredictorState, field: Literal["draft_overhead_ratio", "interval_acceptance_length"]) -> float | None:
