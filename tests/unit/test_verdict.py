@@ -170,7 +170,9 @@ def test_a_higher_acceptance_is_never_judged_worse(
 
 def test_few_drafts_are_no_verdict() -> None:
     assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), None, 3).code == "unknown"
-    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts), None, 3).code == "not_measured"
+    worth_nine, worth_ten = (judged("drafting", drafted(0.9, drafts=drafts), None, 3) for drafts in (150, 160))
+    assert (worth_nine.code, worth_nine.headline) == ("unknown", "Too few drafts for a verdict")
+    assert worth_ten.code == "not_measured"
     assert judged("drafting", None, None, 3).code == "unknown"
 
 

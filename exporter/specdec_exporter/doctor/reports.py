@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.servercommand import read_command
+from specdec_exporter.predictor.sources.stream import open_stdin
 from specdec_exporter.predictor.versions import Release
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.report import status_of
@@ -58,7 +58,7 @@ def _servers(given: Given) -> tuple[Server, ...]:
     if given.manifest is None:
         return ()
     if given.manifest == "-":
-        return read_manifest(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
+        return read_manifest(open_stdin().read(MAX_BYTES + 1), "stdin")
     return read_manifest(read_bytes(given.manifest, ConfigError), given.manifest)
 
 

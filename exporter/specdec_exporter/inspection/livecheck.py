@@ -223,5 +223,5 @@ def read_log(patterns: Sequence[str]) -> LogReading:
     inputs = LogInputs.found(patterns)
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
-    analysis = story.analysis(inputs.counters.uncounted)
+    analysis = story.analysis(inputs.counters)
     return LogReading(analysis, inputs.counters, tuple(inputs.failed.values()), story.deployment())

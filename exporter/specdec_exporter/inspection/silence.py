@@ -31,6 +31,11 @@ def lines_left_out(number: int) -> Verdict:
     )
 
 
+EMPTY: Final = Verdict(
+    code="unknown",
+    headline="The log is empty",
+    action="Give the log that the predictor writes, such as kubectl logs POD; or ask it: specdec-exporter check URL.",
+)
 NO_ENGINE_CONFIG: Final = Verdict(
     code="unknown",
     headline="Tokens were generated, but no spec-decode line was logged",

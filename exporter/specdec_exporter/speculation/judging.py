@@ -28,15 +28,16 @@ from specdec_exporter.speculation.sentences import (
     without_drafts,
 )
 from specdec_exporter.speculation.verdict import LOSSES, WORDS, Finding, Judgement, Level, Undecided, Verdict
-from specdec_exporter.speculation.weighing import Weighed, weigh
+from specdec_exporter.speculation.weighing import Weighed, no_word, weigh
 
 
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
     """Judge ``evidence``. Its figures belong to a window, or to a lifetime if there is no window.
 
-    Too few drafts give no verdict.
+    Too few drafts, or of too few requests, give no verdict.
     """
-    verdict, findings = tell(weigh(evidence, policy), policy)
+    weighed = weigh(evidence, policy)
+    verdict, findings = tell(weighed if weighed.preliminary is None else no_word(weighed), policy)
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
 
 

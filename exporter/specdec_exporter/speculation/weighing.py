@@ -101,6 +101,17 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     return _with_drafts(figures, rate, evidence, policy, few=few, interval=interval)
 
 
+def no_word(weighed: Weighed) -> Weighed:
+    """Say that the drafts are too few to be sure, because the next request may change the word."""
+    return Weighed(
+        code="unknown",
+        evidence=weighed.evidence,
+        undecided=("few_drafts", weighed.preliminary or ""),
+        acceptance_ratio=weighed.acceptance_ratio,
+        preliminary=weighed.preliminary,
+    )
+
+
 def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
     figures, interval = evidence.figures, evidence.interval_acceptance_length
     if evidence.unusable:
