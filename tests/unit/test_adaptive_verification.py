@@ -5,6 +5,7 @@ The counts are those of one verified token a draft, 72 % accepted: dspark with k
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_no_page_and_no_head_is_blamed_for_what_was_not_verified(method: str, k:
     assert PARTLY_VERIFIED in verdict.reasons
     assert "1.72 tokens a step; at light load (the load is not known) at most" in words
     assert "second token" not in words
-    assert "acceptance 0." not in words
+    assert not re.search(r"acceptance \d", words)
 
 
 @pytest.mark.parametrize(("method", "k"), METHODS)
@@ -252,7 +253,7 @@ def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_pat
     report = analyzed(log_of(tmp_path), log_of(tmp_path, adaptive=False))
     assert "120,000" in report  # draft tokens of both
     assert "Acceptance rate" not in report
-    assert "acceptance 0.24" in report  # of the last one, by its own windows
+    assert "acceptance 24.0%" in report  # of the last one, by its own windows
 
 
 @pytest.mark.parametrize("adaptive", [True, False])

@@ -116,7 +116,7 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     result = await run(predictor.url, log("0.25.1-draft_model-k3"))
     assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
     # The counters of minutes in an instant are a large batch.
-    assert result.finding("Acceptance").startswith("PASS Acceptance: 0.82 (break-even 0.50, assumed")
+    assert result.finding("Acceptance").startswith("PASS Acceptance: 81.6% (break-even 50%, assumed")
     told = r"PASS Length: mean acceptance length 3\.45; at \d+ requests in decode about 2\.50 pay off, assumed"
     assert re.match(told, result.finding("Length"))
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
@@ -135,7 +135,7 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
     assert result.code == 0
     assert "lifetime ratio" in result.finding("vLLM up to 0.9.2")
     assert "since the predictor started" in result.finding("Drafting")
-    assert "0.70 (break-even" in result.finding("Acceptance")
+    assert "70.4% (break-even" in result.finding("Acceptance")
 
 
 # --- against a baseline ---
@@ -524,7 +524,7 @@ async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, 
     result = await run(predictor.url, str(tmp_path / "gone.log"))
     assert result.code == 1
     assert "gone.log: expected the predictor's log" in result.finding("Log")
-    assert "0.82 (break-even" in result.finding("Acceptance")
+    assert "81.6% (break-even" in result.finding("Acceptance")
 
 
 async def test_garbled_lines_are_a_warning(predictor: Predictor, run: Check, tmp_path: Path) -> None:

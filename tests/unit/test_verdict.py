@@ -111,7 +111,7 @@ def test_acceptance_is_judged_by_method_k_and_load(
     code, _, word = told.partition(": ")
     assert verdict.code == code
     assert not word or verdict.headline.startswith(f"{word}: {1 + k * rate:.2f} tokens a step; ")
-    assert f"acceptance {rate:.2f}" in " ".join(verdict.reasons)
+    assert f"acceptance {rate:.1%}" in " ".join(verdict.reasons)
     assert verdict.action
 
 
@@ -201,7 +201,7 @@ def test_the_flag_of_the_guides_is_a_remark_and_changes_no_word() -> None:
         judged("drafting", replace(drafted(rate, k=5), concurrency=1.0), "eagle3", 5) for rate in (0.49, 0.5)
     )
     assert (below.code, above.code) == ("not_measured", "not_measured")
-    assert any("below 0.5, a flag that alerts nobody" in reason for reason in below.reasons)
+    assert any("below 50%, a flag that alerts nobody" in reason for reason in below.reasons)
     assert not any("flag" in reason for reason in above.reasons)
 
 

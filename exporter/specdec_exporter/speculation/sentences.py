@@ -174,7 +174,7 @@ SUBJECTS: dict[str, str] = {
 }
 _WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "unreachable": WithoutDrafts(
-        headline="No metrics of the predictor, so nothing is known",
+        headline="No metrics of the predictor: what it does now is not known",
         action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
     ),
     "stats_disabled": WithoutDrafts(

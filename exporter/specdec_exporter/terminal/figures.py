@@ -161,7 +161,7 @@ def print_finding(console: Console, finding: Finding) -> None:
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    words = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
+    words = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 50%"
     grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(words), style=""))
     if finding.action:
         grid.add_row("", Text("-> ", style="dim").append(plain(finding.action), style=""))
