@@ -14,8 +14,8 @@ import msgspec
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
-from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.inspection.silence import NO_TRAFFIC
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
