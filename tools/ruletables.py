@@ -57,18 +57,17 @@ _VERDICTS: dict[VerdictCode, tuple[str, str]] = {
         "do nothing",
     ),
     "not_measured": (
-        "a guess: nothing is measured, and acceptance is at least the watch level, where published services gained",
+        "a guess: nothing is measured, and acceptance is at least the watch level",
         "measure",
     ),
     "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
     "unknown": (
         (
-            "there are fewer than {min_drafts} drafts, or [those of a single request](#chance-and-memory), or a log "
-            "that does not tell"
+            "fewer than {min_drafts} drafts, [those of a single request](#chance-and-memory), or a log that does not tell"
         ),
         "read the headline: it says which",
     ),
-    "off": ("speculation is off", "do nothing, if that is wanted"),
+    "off": ("speculation is off", "do nothing"),
     "no_metrics": ("the predictor does not answer, or without statistics", "start it, or correct its URL or flags"),
 }
 
