@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import math
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from rich.console import Console
 
 from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.check import check
@@ -23,8 +25,11 @@ from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.inspection import livecheck
 from specdec_exporter.inspection.examination import LogReading
+from specdec_exporter.inspection.exportercheck import examine_exporter
 from specdec_exporter.serving import serve as exporter_process
+from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.state.record import PredictorState
+from specdec_exporter.terminal.check import print_examination
 from support import running
 from support.builders import CAPTURES, FIXTURES, engine, started
 from support.exposition import render
@@ -32,6 +37,7 @@ from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
 from unit.test_fetch import answer, serving
+from web import statuses
 
 INTERVAL = 0.05
 
@@ -256,6 +262,17 @@ async def test_the_warnings_in_the_log_of_an_exporter_are_shown(
         while "Warnings in the log" not in (result := await run(url)).flat:
             await asyncio.sleep(0.05)
     assert re.search(r"Warnings in the log .*?stats_logging_disabled, \d x \(vLLM", result.flat)
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"), [({}, "Figures"), ({"old": True}, "Old figures"), ({"up": False}, "Old figures")]
+)
+def test_figures_that_could_not_be_read_anew_are_called_old(changes: dict[str, bool], title: str) -> None:
+    status = statuses.predictor(**changes)
+    written = io.StringIO()
+    examination = examine_exporter(statuses.status(status), status, load_policy())
+    print_examination(Console(file=written, width=100), examination, status)
+    assert f"\n{title}\n" in written.getvalue()
 
 
 async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(

@@ -121,7 +121,7 @@ async def examined(
     stop: asyncio.Event | None = None,
     progress: Progress = _silent,
 ) -> list[tuple[Examination, PredictorStatus]]:
-    """Examine the predictor at ``url`` (its base, or the full URL of its metrics).
+    """Examine the predictor at ``url`` (its base, also with ``/v1``, or the full URL of its metrics).
 
     ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
     limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,

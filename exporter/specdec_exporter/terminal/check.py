@@ -32,7 +32,8 @@ def print_examination(console: Console, examination: Examination, status: Predic
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
     if columns:
-        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
+        title = "Old figures" if status.old or not status.up else "Figures"
+        heading(console, title if len(columns) > 1 else f"{title}: {columns[0][0]}", figures_table(columns))
     _print_engines(console, status)
     if examination.basis is not None:
         print_curve(console, examination.basis)
