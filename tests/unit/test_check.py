@@ -265,9 +265,10 @@ async def test_the_warnings_in_the_log_of_an_exporter_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("changes", "title"), [({}, "Figures"), ({"old": True}, "Old figures"), ({"up": False}, "Old figures")]
+    ("changes", "title"),
+    [({}, "Figures"), ({"old": True, "age_seconds": 40.0}, "Old figures"), ({"up": False}, "Old figures")],
 )
-def test_figures_that_could_not_be_read_anew_are_called_old(changes: dict[str, bool], title: str) -> None:
+def test_figures_that_could_not_be_read_anew_are_called_old(changes: dict[str, Any], title: str) -> None:
     status = statuses.predictor(**changes)
     written = io.StringIO()
     examination = examine_exporter(statuses.status(status), status, load_policy())
