@@ -349,7 +349,7 @@ local promql = import 'promql.libsonnet';
         level: level,
         // A live control measures what the exporter of one replica cannot.
         guessed: series.family('specdec_verdict', ['verdict="not_measured"']),
-        judged: series.family('specdec_verdict'),
+        judged: series.family('specdec_verdict', ['verdict!="no_metrics"']),  // `up` tells of whole services
         speedup: of(s.speedup),
         tokens: series.of('generation_tokens'),
         w: w(5),
