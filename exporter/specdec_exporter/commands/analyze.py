@@ -18,6 +18,7 @@ import msgspec
 from specdec_exporter.commands.flags import Checked, option, output_option
 from specdec_exporter.commands.streams import closable_stdout, complain
 from specdec_exporter.config import valid_header
+from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.counters import on_trust, unreadable
@@ -72,22 +73,29 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
     if output == "jsonl":
         with suppress(KeyboardInterrupt):
             story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
-        complain(log.failed.values())
+        complain(_troubles(log))
         complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
-        return story.analysis(log.counters.uncounted)
+        return story.analysis(log.counters)
     from specdec_exporter.terminal.console import reading_progress, write
     from specdec_exporter.terminal.log import print_analysis
 
     kinds = REPORT_KINDS | {RequestParams} if temperatures else REPORT_KINDS
     with suppress(KeyboardInterrupt), reading_progress(sys.stderr, log.size(), live=log.live) as progress:
         story.add(_noted(log.events(kinds, progress), temperatures))
-    complain(log.failed.values())
-    analysis = story.analysis(log.counters.uncounted)
+    complain(_troubles(log))
+    analysis = story.analysis(log.counters)
     if log.counters.bytes or len(log.failed) < len(log.paths):
         write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
         if temperatures is not None:  # the report of the requests follows
             sys.stdout.write("\n")
     return analysis
+
+
+def _troubles(inputs: LogInputs) -> Iterator[str]:
+    """Yield a line for each input that was left out."""
+    yield from inputs.failed.values()
+    for path, earlier in inputs.repeated.items():
+        yield f"{plain(path)}: the same as {plain(earlier)}, counted once"
 
 
 def _noted(events: Iterable[Event], temperatures: RequestTemperatures | None) -> Iterable[Event]:
@@ -134,7 +142,7 @@ def _analyze_responses(
         from specdec_exporter.terminal.requests import print_requests
 
         write(sys.stdout, lambda console: print_requests(console, analysis, saved.paths, header=header))
-    complain(saved.failed.values())
+    complain(_troubles(saved))
 
 
 @click.command("analyze")

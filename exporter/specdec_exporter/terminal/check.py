@@ -24,22 +24,27 @@ def print_examination(console: Console, examination: Examination, status: Predic
     for finding in examination.findings:
         print_finding(console, finding)
     log = examination.log
-    columns: list[tuple[str, Figures]] = []
+    if columns := _columns(examination, status):
+        title = "Old figures" if status.old or not status.up else "Figures"
+        heading(console, title if len(columns) > 1 else f"{title}: {columns[0][0]}", figures_table(columns))
+    _print_engines(console, status)
+    if examination.basis is not None:
+        print_curve(console, examination.basis)
+    print_known(console, status.warnings if log is None else log.warnings)
+    print_verdict(console, examination.verdict)
+    print_summary(console, examination.level, (finding.level for finding in examination.findings))
+
+
+def _columns(examination: Examination, status: PredictorStatus) -> list[tuple[str, Figures]]:
+    """Return the figures by the name of their span."""
+    log, columns = examination.log, []
     if status.window is not None and status.window.drafted:
         columns.append(("now" if not status.window.seconds else f"{status.window.seconds:.1f} s", status.window))
     if status.lifetime is not None:
         columns.append(("since start", status.lifetime))
     if log is not None and log.judged is not None and log.judged.figures is not None:
         columns.append(("log", log.judged.figures))
-    if columns:
-        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
-    _print_engines(console, status)
-    if examination.basis is not None:
-        print_curve(console, examination.basis)
-    if log is not None:
-        print_known(console, log.warnings)
-    print_verdict(console, examination.verdict)
-    print_summary(console, examination.level, (finding.level for finding in examination.findings))
+    return columns
 
 
 def _print_engines(console: Console, status: PredictorStatus) -> None:

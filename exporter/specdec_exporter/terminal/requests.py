@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter import bounds
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requestgroups import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.inspection.requests import RequestsAnalysis
+from specdec_exporter.inspection.spread import FEWEST_PARTS
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
 from specdec_exporter.terminal.figures import print_finding, spread_table
 
@@ -88,7 +90,9 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
 
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
-    spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
+    spread: Table | str = f"Percentiles need {FEWEST_PARTS} requests."
+    if group.percentiles:
+        spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
     parts, most = len(group.histogram), max(group.histogram)
     cells = [
         f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
