@@ -180,7 +180,7 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     }
     others = {"SPECDEC_PREDICTR_URL": "x", "SPECDEC_WINDOW": "5m", "SPECDEC_TRACEBACK": ""}
     run = Run("--config.check", variables=of_a_service | others)
-    assert run.code == 0
+    assert run.code == 2
     told = "SPECDEC_PREDICTR_URL means nothing here: did you mean SPECDEC_PREDICTOR_URL?"
     assert run.err == f"specdec-exporter: {told}\n"
     variables = environment(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0")

@@ -15,8 +15,8 @@ from typing import Literal
 import click
 import msgspec
 
-from specdec_exporter.commands.flags import Checked, option, output_option
-from specdec_exporter.commands.streams import closable_stdout, complain
+from specdec_exporter.commands.flags import Checked, Choice, option, output_option
+from specdec_exporter.commands.streams import complain
 from specdec_exporter.config import valid_header
 from specdec_exporter.inspection.logstory import Analysis, LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
@@ -56,12 +56,11 @@ def analyze(
     story, requests = LogStory(), RequestStory(with_header=header is not None)
     temperatures = RequestTemperatures() if responses else None
     failed_start = False
-    with closable_stdout():
-        if paths:
-            failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
-        if temperatures is not None:
-            partly = bool(story.deployment().adaptive_verification)
-            _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
+    if paths:
+        failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
+    if temperatures is not None:
+        partly = bool(story.deployment().adaptive_verification)
+        _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
     if log.failed or saved.failed or failed_start:
         return 1
     return 0 if (requests.requests if responses else log.counters.matched_lines) else 2
@@ -144,7 +143,7 @@ def _analyze_responses(
     "--predictor.log-trust",
     "Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header of "
     "vLLM's, such as a pasted message.",
-    type=click.Choice(["auto", "server", "any"]),
+    type=Choice(["auto", "server", "any"]),
     default="auto",
     show_default=True,
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -63,6 +66,7 @@ def command(
     """
     paths = (baseline, *candidates)
     contents = list(map(read_once, paths))
+    _refuse_copies(paths, contents)
     if any(map(is_bench, paths, contents)):
         if paired or plot is not None:
             raise click.UsageError("--paired and --plot need recordings, found results of a benchmark")
@@ -84,6 +88,15 @@ def command(
     else:
         decisions = [_compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)]
     return int(fail_on_regression and any(map(_fails, decisions)))
+
+
+def _refuse_copies(paths: Sequence[str], contents: Sequence[bytes | None]) -> None:
+    """Raise UsageError for a file that is given twice, and for two files with the same bytes."""
+    for (path, content), (other, others) in combinations(zip(paths, contents, strict=True), 2):
+        if Path(path).samefile(other):
+            raise click.UsageError(f"expected different files, found {path} twice")
+        if content and content == others:
+            raise click.UsageError(f"expected different files, found that {other} is a copy of {path}")
 
 
 def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Decision:

@@ -7,15 +7,17 @@ import logging
 import signal
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from specdec_exporter import __version__
+from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import Settings, parse_listen_address
-from specdec_exporter.errors import ConfigError
+from specdec_exporter.errors import ConfigError, SpecdecError
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -89,23 +91,35 @@ def _stop_signal() -> asyncio.Event:
 
 
 async def check(settings: Settings) -> None:
-    """Raise the error with which ``serve`` would refuse these settings.
+    """Raise one error with all mistakes for which ``serve`` would refuse these settings.
 
     The check may run elsewhere, so free ports and the Kubernetes API do not matter.
     """
-    files = tuple(
-        msgspec.structs.replace(predictor, log_source="file", log_paths=())
-        if predictor.log_source == "kubernetes"
-        else predictor
-        for predictor in settings.predictors
-    )
-    settings = msgspec.structs.replace(settings, predictors=files)
-    runtime = ExporterRuntime(settings, lambda: settings)
+    mistakes: list[str] = []
+    with _noted(mistakes):
+        _site(ExporterRuntime(settings, lambda: settings))
+    for predictor in settings.predictors:
+        if predictor.baseline is not None:
+            with _noted(mistakes):
+                PinnedBaseline(predictor.baseline)
+        here = msgspec.structs.replace(predictor, baseline=None)
+        if predictor.log_source == "kubernetes":
+            here = msgspec.structs.replace(here, log_source="file", log_paths=())
+        alone = ExporterRuntime(msgspec.structs.replace(settings, predictors=(here,)), lambda: settings)
+        with _noted(mistakes):
+            alone.prepare()
+        await alone.stop()
+    if mistakes:
+        raise ConfigError(*mistakes)
+
+
+@contextmanager
+def _noted(mistakes: list[str]) -> Iterator[None]:
+    """Add what is raised to ``mistakes``."""
     try:
-        runtime.prepare()
-        _site(runtime)
-    finally:
-        await runtime.stop()
+        yield
+    except SpecdecError as error:
+        mistakes += error.args
 
 
 class _Site(NamedTuple):
