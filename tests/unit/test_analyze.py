@@ -101,7 +101,7 @@ def test_every_wording_of_the_line_gives_the_tokens_that_were_fed(name: str) -> 
 )
 def test_a_real_log_without_lines_says_why(name: str, verdict: str, words: str) -> None:
     run = Run(capture(name))
-    assert run.code == 0
+    assert run.code == 2
     assert f"Verdict: {verdict}" in run.text
     assert words in run.text
     assert run.stderr == ""

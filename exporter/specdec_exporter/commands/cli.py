@@ -67,7 +67,7 @@ def cli() -> None:
 
     The default command is serve.
 
-    Exit codes of all commands: 0 good, 2 there are warnings, 1 failed, 64 bad usage.
+    Exit codes of all commands: 0 no warning, 2 a warning (WARN), 1 a failure (FAIL), 64 bad usage.
     """
 
 

@@ -6,20 +6,33 @@ import sys
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.baseline.reading import parse_baseline
+from specdec_exporter.commands import EXIT_CODES
 from specdec_exporter.commands.benchfiles import is_bench, read_once, results_of
 from specdec_exporter.commands.flags import output_option
 
 if TYPE_CHECKING:
-    from specdec_exporter.comparison.decision import Decision
+    from specdec_exporter.comparison.bench import BenchComparison
+    from specdec_exporter.comparison.compare import Comparison
     from specdec_exporter.predictor.benchresult import BenchResult
 
 Output = Literal["text", "markdown", "json"]
+
+
+class Outcome(NamedTuple):
+    """What a comparison means for a pipeline: whether it fails if regressions do, and whether it has flags."""
+
+    fails: bool
+    flagged: bool
+
+    def code(self, fail_on_regression: bool) -> int:
+        """Return the exit code."""
+        return EXIT_CODES["FAIL" if self.fails and fail_on_regression else "WARN" if self.flagged else "PASS"]
 
 
 @click.command("compare")
@@ -66,13 +79,12 @@ def command(
     """
     paths = (baseline, *candidates)
     contents = list(map(read_once, paths))
-    _refuse_copies(paths, contents)
     if any(map(is_bench, paths, contents)):
         if paired or plot is not None:
             raise click.UsageError("--paired and --plot need recordings, found results of a benchmark")
         sides = list(map(results_of, paths, contents))
-        fails = _compare_bench(sides, output, verbose=verbose, folders=not any(contents))
-        return int(fails and fail_on_regression)
+        _refuse_copies(paths, contents)
+        return _compare_bench(sides, output, verbose=verbose, folders=not any(contents)).code(fail_on_regression)
     several = len(candidates) > 1 or plot is not None
     if paired and several:
         raise click.UsageError("--paired compares two recordings, without --plot")
@@ -83,11 +95,12 @@ def command(
     recordings = [parse_baseline(content or b"", path) for content, path in zip(contents, paths, strict=True)]
     if not candidates:
         raise click.UsageError(f"expected two recordings or more, found one: {baseline}")
+    _refuse_copies(paths, contents)
     if several:
-        decisions = _compare_several(recordings, output, plot, verbose=verbose)
+        outcome = _compare_several(recordings, output, plot, verbose=verbose)
     else:
-        decisions = [_compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)]
-    return int(fail_on_regression and any(map(_fails, decisions)))
+        outcome = _compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)
+    return outcome.code(fail_on_regression)
 
 
 def _refuse_copies(paths: Sequence[str], contents: Sequence[bytes | None]) -> None:
@@ -99,17 +112,17 @@ def _refuse_copies(paths: Sequence[str], contents: Sequence[bytes | None]) -> No
             raise click.UsageError(f"expected different files, found that {other} is a copy of {path}")
 
 
-def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Decision:
+def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Outcome:
     from specdec_exporter.comparison.compare import compare
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.comparison import write_comparison
 
     comparison = compare(baseline, candidate, load_policy(), paired=paired)
     write_comparison(sys.stdout, comparison, output, verbose=verbose)
-    return comparison.decision
+    return _outcome(comparison)
 
 
-def _compare_several(recordings: list[Baseline], output: Output, plot: str | None, *, verbose: bool) -> list[Decision]:
+def _compare_several(recordings: list[Baseline], output: Output, plot: str | None, *, verbose: bool) -> Outcome:
     from specdec_exporter.comparison.several import compare_several
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.several import write_several
@@ -120,20 +133,21 @@ def _compare_several(recordings: list[Baseline], output: Output, plot: str | Non
         from specdec_exporter.terminal.plot import draw
 
         draw(plot, several)
-    return [comparison.decision for comparison in several.comparisons]
+    outcomes = list(map(_outcome, several.comparisons))
+    return Outcome(any(outcome.fails for outcome in outcomes), any(outcome.flagged for outcome in outcomes))
 
 
-def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> bool:
-    """Print the comparison; return whether it fails."""
+def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> Outcome:
     from specdec_exporter.comparison.bench import compare_bench, sides_of
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.bench import write_bench
 
     comparison = compare_bench(*sides_of(given, folders=folders), load_policy())
     write_bench(sys.stdout, comparison, output, verbose=verbose)
-    return _fails(comparison.decision) or any(load.outcome == "undecided" for load in comparison.loads)
+    return _outcome(comparison, undecided=any(load.outcome == "undecided" for load in comparison.loads))
 
 
-def _fails(decision: Decision) -> bool:
+def _outcome(comparison: Comparison | BenchComparison, *, undecided: bool = False) -> Outcome:
     # A pipeline must not pass because there were too few requests to decide.
-    return decision.regression or decision.code == "undecided"
+    decision = comparison.decision
+    return Outcome(decision.regression or decision.code == "undecided" or undecided, bool(comparison.flags))

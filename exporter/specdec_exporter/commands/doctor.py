@@ -88,7 +88,7 @@ def command(
 
 
 async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
-    """Print a report for each server. Return the worst exit code: 0 nothing to do, 2 warnings, 1 failed."""
+    """Print a report for each server; return the exit code by the worst finding."""
     from specdec_exporter.doctor.reports import reports
     from specdec_exporter.speculation.verdict import worst
     from specdec_exporter.terminal.console import write

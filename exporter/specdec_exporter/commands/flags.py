@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import click
 
 from specdec_exporter import config
-from specdec_exporter.commands.streams import misuse
+from specdec_exporter.commands.streams import misuse, stdout_in
 from specdec_exporter.config import SYSTEM_TRUST, Duration
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.formatting import did_you_mean
 
+STDOUT = "-"
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -101,9 +103,26 @@ window_flag = option(
 )
 
 
+file_option = click.option(
+    "-o", "--file", "into", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]"
+)
+
+
 def output_option(text: str, *formats: str) -> Decorator:
-    """Return ``--output`` with these formats, of which the first is the default."""
-    return option("--output", text, type=Choice(formats), default=formats[0], show_default=True)
+    """Return ``--output`` with these formats, of which the first is the default, and ``-o`` for a file."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def written(*, into: str, **given: Any) -> Any:
+            if into in formats:
+                raise click.UsageError(f"-o names a file, --output a format: --output {into}")
+            with contextlib.nullcontext() if into == STDOUT else stdout_in(into):
+                return command(**given)
+
+        output = option("--output", text, type=Choice(formats), default=formats[0], show_default=True)
+        return output(file_option(written))
+
+    return decorated
 
 
 output_flag = output_option("Text for people, or JSON for programs.", "text", "json")

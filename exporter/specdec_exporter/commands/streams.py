@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -48,6 +49,17 @@ def closable_stdout() -> Iterator[None]:
             os.close(nowhere)
         if error.errno in _DISK_FULL:
             raise SpecdecError(f"the output cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def stdout_in(path: str) -> Iterator[None]:
+    """Write to a file what would go to stdout. Raises :class:`SpecdecError` if it cannot be opened."""
+    try:
+        file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise SpecdecError(f"{path}: cannot be written: {error.strerror}") from error
+    with file, redirect_stdout(file):
+        yield
 
 
 def stop_at_signals() -> asyncio.Event:

@@ -18,8 +18,6 @@ from rich.text import Text
 
 from specdec_exporter.formatting import plain
 
-PROGRESS_FROM_BYTES = 50_000_000
-
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _ASCII_SPARKS = "_.-=+*#@"
@@ -43,14 +41,11 @@ def write(stream: TextIO, draw: Callable[[Console], None]) -> None:
 
 
 @contextmanager
-def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show a progress bar for large input on a terminal; give the function to call with the bytes read so far.
+def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; give the function to call with the bytes read so far.
 
-    ``live`` means that the end is not known, as in a pipe. Gives ``None`` if no bar is shown.
+    ``live`` means that the end is not known, as in a pipe.
     """
-    if not stream.isatty() or (total_bytes < PROGRESS_FROM_BYTES and not live):
-        yield None
-        return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415  most runs show no bar
 
     columns = (TextColumn("Reading"), BarColumn(), DownloadColumn())
