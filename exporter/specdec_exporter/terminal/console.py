@@ -1,4 +1,4 @@
-"""Printing on a terminal or into a pipe: tables, bars, sparklines and progress.
+"""Printing on a terminal or into a pipe: bars, sparklines and progress.
 
 Pipes get no escape sequences, ``NO_COLOR`` switches colours off, and a stream without Unicode gets ASCII. Text from a
 log or a predictor loses its control characters. Colour only repeats what words say.
@@ -13,10 +13,7 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
-
-from specdec_exporter.formatting import plain
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -117,23 +114,3 @@ def heading(console: Console, text: str, *parts: RenderableType) -> None:
 def indented(console: Console, part: RenderableType) -> None:
     """Print under a section title; a ``str`` is a note of ours."""
     console.print(Padding(Text(part, style="dim") if isinstance(part, str) else part, _INDENT))
-
-
-def table(*columns: str, rows: Iterable[Sequence[str]], gap: int = 3, numbers: bool = True) -> Table:
-    """Return a borderless table, without a head if all ``columns`` are empty; long words are folded.
-
-    The first column is left-aligned, and so are the others unless they hold ``numbers``.
-    """
-    result = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(columns), header_style="dim")
-    for index, column in enumerate(columns):
-        result.add_column(column, justify="right" if numbers and index else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*(Text(plain(cell)) for cell in row))
-    return result
-
-
-def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of names and values, both left-aligned."""
-    result = table("", "", rows=rows, numbers=False)
-    result.columns[0].style, result.columns[0].no_wrap = "dim", True
-    return result

@@ -18,7 +18,7 @@ from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import summarise
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
+from specdec_exporter.terminal.console import heading, indented, is_ascii_only, sparkline
 from specdec_exporter.terminal.figures import (
     breakdown_table,
     figures_table,
@@ -28,6 +28,7 @@ from specdec_exporter.terminal.figures import (
     print_verdict,
     spread_table,
 )
+from specdec_exporter.terminal.sheet import pairs
 
 
 def print_analysis(
