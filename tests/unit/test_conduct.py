@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,7 @@ import pytest
 from specdec_exporter.baseline.writing import write_baseline
 from support import running
 from support.builders import CAPTURES, FIXTURES
-from support.processes import EXPORTER, exporter_ran, unset
+from support.processes import EXPORTER, child, exporter_ran, unset
 from support.recordings import CURVE, recording
 
 LOG = CAPTURES / "0.32.0-draft_model-k3" / "server.log"
@@ -289,3 +294,58 @@ def test_the_json_of_a_log_with_responses_is_an_object_for_each() -> None:
     done = exporter_ran("analyze", LOG, "--responses", RESPONSES, "--output=json")
     log, requests = map(json.loads, done.stdout.splitlines())
     assert (log["level"], requests["kind"]) == ("WARN", "responses")
+
+
+# --- progress: on a terminal only ---
+
+
+def on_a_terminal(*arguments: str | Path) -> tuple[str, str]:
+    """What a command writes to stdout, a file, and to stderr, a terminal."""
+    ours, theirs = pty.openpty()
+    command = [*EXPORTER, *map(str, arguments)]
+    with tempfile.TemporaryFile() as out, os.fdopen(ours, "rb", buffering=0) as terminal:
+        with child(*command, stdout=out, stderr=theirs, env=unset(TERM="xterm", PYTHONHASHSEED="0")):
+            os.close(theirs)
+            shown = b""
+            with contextlib.suppress(OSError):  # EIO: the command has ended
+                while part := terminal.read(4096):
+                    shown += part
+        out.seek(0)
+        return out.read().decode(), shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"analyze {LOG}", r"Reading .*29\.5/29\.5 kB"),
+        (f"analyze {LOG} --output=json", r"Reading .*29\.5/29\.5 kB"),
+        (f"analyze {LOG} --output=jsonl", r"Reading .*29\.5/29\.5 kB"),
+        (f"analyze --responses {RESPONSES}", r"Reading .* kB"),
+        (f"compare {SIDES[0]} {SIDES[1]}", "Comparing 2 files"),
+        (f"compare {FIXTURES}/bench/aiperf-0.13.0 {BENCH}/plain-c1.json", "Comparing 2 files"),
+        ("doctor --args=--port=80", "Examining"),
+        (
+            "baseline record --prometheus http://127.0.0.1:1 --selector {a='b'}",
+            "Asking http://127.0.0.1:1 for",
+        ),
+    ],
+)
+def test_a_command_that_may_take_long_shows_on_a_terminal_that_it_works(command: str, words: str) -> None:
+    out, shown = on_a_terminal(*command.split())
+    assert re.search(words, shown, re.DOTALL)
+    piped = exporter_ran(*command.split(), PYTHONHASHSEED="0")
+    assert out == piped.stdout
+    assert not re.search("Reading|Comparing|Examining|Asking", piped.stderr)
+
+
+async def test_a_recording_shows_its_time_on_a_terminal() -> None:
+    async with running.predictor() as predictor:
+        predictor.bodies = pages("metrics-0-before-any-request.txt", "metrics-1-p90.txt", "metrics-2-p60.txt")
+        flags = ("baseline", "record", "--predictor.url", predictor.url, "--duration=1")
+        _, shown = await asyncio.to_thread(on_a_terminal, *flags)
+        predictor.requests = 0
+        piped = await asyncio.to_thread(exporter_ran, *flags)
+    assert f"Recording {predictor.url} for 1 s; Ctrl-C ends it early and keeps the data" in shown
+    assert re.search(r"\d+%", shown)
+    assert piped.returncode == 0
+    assert all(line.startswith("  note: ") for line in piped.stderr.splitlines())

@@ -90,13 +90,13 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
     return examination.level
 
 
-def _progress(log: LogInputs, output: Output) -> AbstractContextManager[Callable[[int], None] | None]:
-    """Show on a terminal how much of the log was read. JSON lines that come to the terminal show it themselves."""
+def _progress(inputs: LogInputs, output: Output) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Show on a terminal how much was read. JSON lines that come to the terminal show it themselves."""
     if not sys.stderr.isatty() or (output == "jsonl" and sys.stdout.isatty()):
         return nullcontext()
     from specdec_exporter.terminal.console import reading_progress
 
-    return reading_progress(sys.stderr, log.size(), live=log.live)
+    return reading_progress(sys.stderr, inputs.size(), live=inputs.live)
 
 
 def _noted(events: Iterable[Event], temperatures: RequestTemperatures | None) -> Iterable[Event]:
@@ -124,8 +124,8 @@ def _analyze_responses(
     ``partly``: vLLM verified only part of each draft.
     """
     story = RequestStory(with_header=header is not None)
-    with suppress(KeyboardInterrupt):
-        for line in saved.responses(header):
+    with suppress(KeyboardInterrupt), _progress(saved, output) as progress:
+        for line in saved.responses(header, progress):
             if not isinstance(line, ResponseSpeculation):
                 story.add_other(line)
                 continue

@@ -175,10 +175,13 @@ async def _of_predictor(url: str, seconds: float, **given: Any) -> Baseline:
 
 def _of_range(url: str, selector: str, span: Range, name: str | None, context: Context) -> Baseline:
     from specdec_exporter.baseline.prometheus import record_range
+    from specdec_exporter.predictor.metrics.fetch import without_credentials
+    from specdec_exporter.terminal.console import working
 
-    recorded = asyncio.run(
-        record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
-    )
+    with working(sys.stderr, f"Asking {plain(without_credentials(url))} for {span.seconds:,.0f} s"):
+        recorded = asyncio.run(
+            record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
+        )
     if recorded.duration_seconds < 0.9 * span.seconds:
         covered = f"{recorded.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
         click.echo(f"  note: Prometheus has data for only {covered}", err=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 import click
 
@@ -17,22 +18,18 @@ from specdec_exporter.commands.benchfiles import is_bench, read_once, results_of
 from specdec_exporter.commands.flags import output_option
 
 if TYPE_CHECKING:
-    from specdec_exporter.comparison.bench import BenchComparison
-    from specdec_exporter.comparison.compare import Comparison
+    from specdec_exporter.comparison.decision import Decision
     from specdec_exporter.predictor.benchresult import BenchResult
 
 Output = Literal["text", "markdown", "json"]
 
 
-class Outcome(NamedTuple):
-    """What a comparison means for a pipeline: whether it fails if regressions do, and whether it has flags."""
+class Compared(NamedTuple):
+    """A comparison: how to print it, whether a pipeline that refuses regressions fails, and whether it has flags."""
 
+    show: Callable[[TextIO], None]
     fails: bool
     flagged: bool
-
-    def code(self, fail_on_regression: bool) -> int:
-        """Return the exit code."""
-        return EXIT_CODES["FAIL" if self.fails and fail_on_regression else "WARN" if self.flagged else "PASS"]
 
 
 @click.command("compare")
@@ -77,30 +74,37 @@ def command(
 
     For example: compare plain.yaml k1.yaml k3.yaml k6.yaml --plot speedup.svg
     """
+    if paired and (len(candidates) > 1 or plot is not None):
+        raise click.UsageError("--paired compares two recordings, without --plot")
+    from specdec_exporter.terminal.console import working
+
     paths = (baseline, *candidates)
+    with working(sys.stderr, f"Comparing {len(paths)} files" if candidates else f"Comparing what is in {baseline}"):
+        compared = _compared(paths, output, paired=paired, plot=plot, verbose=verbose)
+    compared.show(sys.stdout)
+    return EXIT_CODES["FAIL" if compared.fails and fail_on_regression else "WARN" if compared.flagged else "PASS"]
+
+
+def _compared(paths: Sequence[str], output: Output, *, paired: bool, plot: str | None, verbose: bool) -> Compared:
+    """Read the files and compare what they hold."""
     contents = list(map(read_once, paths))
     if any(map(is_bench, paths, contents)):
         if paired or plot is not None:
             raise click.UsageError("--paired and --plot need recordings, found results of a benchmark")
         sides = list(map(results_of, paths, contents))
         _refuse_copies(paths, contents)
-        return _compare_bench(sides, output, verbose=verbose, folders=not any(contents)).code(fail_on_regression)
-    several = len(candidates) > 1 or plot is not None
-    if paired and several:
-        raise click.UsageError("--paired compares two recordings, without --plot")
+        return _compare_bench(sides, output, verbose=verbose, folders=not any(contents))
     if plot is not None:
         from specdec_exporter.terminal.plot import check_plot
 
         check_plot(plot)
     recordings = [parse_baseline(content or b"", path) for content, path in zip(contents, paths, strict=True)]
-    if not candidates:
-        raise click.UsageError(f"expected two recordings or more, found one: {baseline}")
+    if len(paths) < 2:
+        raise click.UsageError(f"expected two recordings or more, found one: {paths[0]}")
     _refuse_copies(paths, contents)
-    if several:
-        outcome = _compare_several(recordings, output, plot, verbose=verbose)
-    else:
-        outcome = _compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)
-    return outcome.code(fail_on_regression)
+    if len(paths) > 2 or plot is not None:
+        return _compare_several(recordings, output, plot, verbose=verbose)
+    return _compare_two(recordings[0], recordings[1], output, paired=paired, verbose=verbose)
 
 
 def _refuse_copies(paths: Sequence[str], contents: Sequence[bytes | None]) -> None:
@@ -112,42 +116,45 @@ def _refuse_copies(paths: Sequence[str], contents: Sequence[bytes | None]) -> No
             raise click.UsageError(f"expected different files, found that {other} is a copy of {path}")
 
 
-def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Outcome:
+def _compare_two(baseline: Baseline, candidate: Baseline, output: Output, *, paired: bool, verbose: bool) -> Compared:
     from specdec_exporter.comparison.compare import compare
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.comparison import write_comparison
 
     comparison = compare(baseline, candidate, load_policy(), paired=paired)
-    write_comparison(sys.stdout, comparison, output, verbose=verbose)
-    return _outcome(comparison)
+    show = partial(write_comparison, comparison=comparison, output=output, verbose=verbose)
+    return Compared(show, _fails(comparison.decision), bool(comparison.flags))
 
 
-def _compare_several(recordings: list[Baseline], output: Output, plot: str | None, *, verbose: bool) -> Outcome:
+def _compare_several(recordings: list[Baseline], output: Output, plot: str | None, *, verbose: bool) -> Compared:
     from specdec_exporter.comparison.several import compare_several
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.several import write_several
 
     several = compare_several(recordings, load_policy())
-    write_several(sys.stdout, several, output, verbose=verbose)
-    if plot is not None:
-        from specdec_exporter.terminal.plot import draw
 
-        draw(plot, several)
-    outcomes = list(map(_outcome, several.comparisons))
-    return Outcome(any(outcome.fails for outcome in outcomes), any(outcome.flagged for outcome in outcomes))
+    def show(stream: TextIO) -> None:
+        write_several(stream, several, output, verbose=verbose)
+        if plot is not None:
+            from specdec_exporter.terminal.plot import draw
+
+            draw(plot, several)
+
+    fails = any(_fails(comparison.decision) for comparison in several.comparisons)
+    return Compared(show, fails, any(comparison.flags for comparison in several.comparisons))
 
 
-def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> Outcome:
+def _compare_bench(given: list[list[BenchResult]], output: Output, *, verbose: bool, folders: bool) -> Compared:
     from specdec_exporter.comparison.bench import compare_bench, sides_of
     from specdec_exporter.speculation.policy import load_policy
     from specdec_exporter.terminal.bench import write_bench
 
     comparison = compare_bench(*sides_of(given, folders=folders), load_policy())
-    write_bench(sys.stdout, comparison, output, verbose=verbose)
-    return _outcome(comparison, undecided=any(load.outcome == "undecided" for load in comparison.loads))
+    fails = _fails(comparison.decision) or any(load.outcome == "undecided" for load in comparison.loads)
+    show = partial(write_bench, comparison=comparison, output=output, verbose=verbose)
+    return Compared(show, fails, bool(comparison.flags))
 
 
-def _outcome(comparison: Comparison | BenchComparison, *, undecided: bool = False) -> Outcome:
+def _fails(decision: Decision) -> bool:
     # A pipeline must not pass because there were too few requests to decide.
-    decision = comparison.decision
-    return Outcome(decision.regression or decision.code == "undecided" or undecided, bool(comparison.flags))
+    return decision.regression or decision.code == "undecided"

@@ -91,10 +91,11 @@ async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> i
     """Print a report for each server; return the exit code by the worst finding."""
     from specdec_exporter.doctor.reports import reports
     from specdec_exporter.speculation.verdict import worst
-    from specdec_exporter.terminal.console import write
+    from specdec_exporter.terminal.console import working, write
     from specdec_exporter.terminal.doctor import print_report
 
-    told = await reports(given)
+    with working(sys.stderr, "Examining"):
+        told = await reports(given)
     for report in told:
         if output == "json":
             click.echo(msgspec.json.encode(report))

@@ -52,13 +52,23 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
 
 
 @contextmanager
-def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
-    """Print ``text`` and, on a terminal, show how much of the time has passed."""
-    stream.write(f"{text}\n")
-    stream.flush()
+def working(stream: TextIO, text: str) -> Iterator[None]:
+    """Show ``text`` on a terminal for as long as something takes."""
     if not stream.isatty():
         yield
         return
+    with console_for(stream).status(Text(text), spinner="line"):
+        yield
+
+
+@contextmanager
+def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
+    """Show ``text`` on a terminal, and how much of the time has passed."""
+    if not stream.isatty():
+        yield
+        return
+    stream.write(f"{text}\n")
+    stream.flush()
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  as above
 
     class Clock(Progress):
