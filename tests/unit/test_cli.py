@@ -103,9 +103,23 @@ def test_the_version_is_told(program: tuple[str, ...], arguments: tuple[str, ...
     assert (run.code, run.out, run.err) == (0, f"specdec-exporter, version {__version__}\n", "")
 
 
-def test_without_a_command_it_serves() -> None:
-    with child(*EXPORTER, env=environment(SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0")) as serve:
+@pytest.mark.parametrize(
+    ("variables", "served", "where"),
+    [
+        ({}, "http://127.0.0.1:8080", "127.0.0.1:0;"),
+        ({"SPECDEC_PREDICTOR_URL": "http://user:s3cret@vllm:8000"}, "http://vllm:8000", "127.0.0.1:0;"),
+        ({"SPECDEC_WEB_LISTEN_ADDRESS": ":0"}, "http://127.0.0.1:8080", ":0, every interface;"),
+    ],
+    ids=["bare", "elsewhere", "everywhere"],
+)
+def test_without_a_command_it_serves_and_its_first_line_says_what_where_and_what_else_there_is(
+    variables: dict[str, str], served: str, where: str
+) -> None:
+    with child(*EXPORTER, env=environment(**{"SPECDEC_WEB_LISTEN_ADDRESS": "127.0.0.1:0"} | variables)) as serve:
         assert serve.stderr is not None
+        first = serve.stderr.readline().decode()
+        assert f'msg="begins to serve metrics and a status page of {served} on {where}' in first
+        assert "other commands and flags: specdec-exporter --help" in first
         assert any(b"msg=ready" in line for line in iter(serve.stderr.readline, b""))
         serve.terminate()
         assert serve.wait(SECONDS) == 0
@@ -186,6 +200,7 @@ def test_a_variable_that_nobody_reads_is_told() -> None:
     variables = environment(**others, SPECDEC_WEB_LISTEN_ADDRESS="127.0.0.1:0")
     with child(*EXPORTER, env=variables) as serve:
         assert serve.stderr is not None
+        assert b"begins to serve" in serve.stderr.readline()
         assert told.encode() in serve.stderr.readline()
 
 

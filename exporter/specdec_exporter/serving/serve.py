@@ -18,6 +18,7 @@ from specdec_exporter import __version__
 from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import Settings, parse_listen_address
 from specdec_exporter.errors import ConfigError, SpecdecError
+from specdec_exporter.predictor.metrics.fetch import without_credentials
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -38,9 +39,20 @@ def run(settings: Settings, load: Callable[[], Settings], remarks: Iterable[str]
     ``load`` reads the configuration again. ``remarks`` on it are logged.
     """
     configure(settings.log)
+    LOG.info(_begins(settings))
     for remark in remarks:
         LOG.warning(remark)
     return asyncio.run(_live(settings, load))
+
+
+def _begins(settings: Settings) -> str:
+    """Say what is served, and where, to somebody who typed the bare command."""
+    urls = [without_credentials(predictor.url) for predictor in settings.predictors]
+    addresses = settings.web.listen_addresses
+    everywhere = any(parse_listen_address(address)[0] in (None, "0.0.0.0", "::") for address in addresses)
+    served = f"metrics and a status page of {urls[0] if len(urls) == 1 else f'{len(urls)} predictors'}"
+    where = f"{', '.join(addresses)}{', every interface' if everywhere else ''}"
+    return f"begins to serve {served} on {where}; other commands and flags: specdec-exporter --help"
 
 
 async def _live(settings: Settings, load: Callable[[], Settings]) -> int:
