@@ -76,6 +76,16 @@ async def test_check_cuts_nothing_either() -> None:
         assert lost(printed(WIDE), printed(width)) == set()
 
 
+@pytest.mark.parametrize(("width", "parts"), [(40, 12), (60, 24), (80, 48)])
+def test_a_history_stays_on_one_line(width: int, parts: int, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(LOGS[0].read_bytes() * 40)
+    (line,) = re.findall(
+        r"In order +\|(.*)\| 0 to 100%$", commanded("analyze", log, COLUMNS=str(width))[1], re.MULTILINE
+    )
+    assert len(line) == parts
+
+
 FIGURES = st.sampled_from(["1.76x (1.36 to 2.27)", "104 ms", "8,025", "-", "12.5%", "< 1 ms", "inconclusive"])
 
 

@@ -73,7 +73,7 @@ def command(
     if arguments is not None and manifest is not None:
         raise click.UsageError("--args and --manifest exclude each other")
     if [manifest, *predictor_log_path].count("-") > 1:
-        raise click.UsageError("only one of them can be read from stdin")
+        raise click.UsageError("only one of --manifest and --predictor.log-path can be - (stdin)")
     from specdec_exporter.doctor.reports import Given
 
     given = Given(

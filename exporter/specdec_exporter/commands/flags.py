@@ -104,7 +104,7 @@ window_flag = option(
 
 
 file_option = click.option(
-    "-o", "--file", "into", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]"
+    "-o", "--file", "into", default=STDOUT, metavar="FILE", help="File to write to.  [default: standard output]"
 )
 
 
