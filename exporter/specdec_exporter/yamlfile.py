@@ -85,8 +85,7 @@ def convert(data: Any, kind: type[T], name: str, error: type[SpecdecError]) -> T
     try:
         return _checked(data, kind)
     except msgspec.ValidationError as cause:
-        mistakes = islice(_mistakes(data, kind, ""), MAX_MISTAKES)
-        raise error(*(plain(f"{name}: {mistake}") for mistake in mistakes)) from cause
+        raise error(*(plain(f"{name}: {mistake}") for mistake in _first_mistakes(data, kind, ""))) from cause
 
 
 def _checked(data: Any, kind: type[T]) -> T:
@@ -181,6 +180,10 @@ def _refuse(expected: str, found: str, mark: yaml.Mark) -> NoReturn:
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
+def _first_mistakes(data: Any, kind: Any, above: str) -> list[str]:
+    return list(islice(_mistakes(data, kind, above), MAX_MISTAKES))
+
+
 def _mistakes(data: Any, kind: Any, above: str) -> Iterator[str]:
     """Yield the mistakes of ``data`` at the path ``above``: those of its parts, then those of the right parts together.
 
@@ -207,12 +210,12 @@ def _parts(data: Any, kind: Any, above: str) -> Iterator[tuple[Any, list[str]]]:
     kinds = [choice for choice in get_args(kind) if choice is not NoneType] if NoneType in get_args(kind) else [kind]
     if isinstance(data, list) and get_origin(kinds[0]) is tuple:
         for index, value in enumerate(data):
-            yield index, list(_mistakes(value, get_args(kinds[0])[0], f"{above}[{index}]"))
+            yield index, _first_mistakes(value, get_args(kinds[0])[0], f"{above}[{index}]")
     if isinstance(data, dict) and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kinds[0])}
         for key, value in data.items():
             if key in fields:
-                yield key, list(_mistakes(value, fields[key], _below(above, key)))
+                yield key, _first_mistakes(value, fields[key], _below(above, key))
             elif kinds[0].__struct_config__.forbid_unknown_fields:
                 yield key, [_told(f"Object contains unknown field `{key}`", kinds[0], above)]
 
