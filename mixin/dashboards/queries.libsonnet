@@ -80,7 +80,7 @@ function(config, signals, service, part=[])
 
     // --- Verdict -----------------------------------------------------------------------------------------------------
     verdict: q.record('verdict') {
-      help: 'The verdict of most tokens of the service. Not measured: healthy by acceptance alone, which is a guess.',
+      help: 'The verdict of most tokens of the service. Not measured: acceptance is good, and that it pays is a guess.',
       expr: 'topk by (%s) (1, %s)' % [level, super.expr],
     },
     verdict_of_service: q.verdict {
@@ -88,11 +88,15 @@ function(config, signals, service, part=[])
       expr: 'topk(1,\n  sum by (verdict) (%s)\n  or 0 * group by (verdict) (%s)\n)' % [q.record('verdict').expr, q.no_metrics.expr],
     },
     otherwise: q.verdict {
-      help: 'Replicas whose verdict differs from the verdict of most tokens, for example a canary.',
-      expr: 'count by (%(level)s, pod, instance, revision, verdict) (%(judged)s)\nunless on (%(level)s, verdict)\n%(most)s' % {
+      help: 'Replicas that are not healthy, and whose verdict differs from the verdict of most tokens, for example a canary.',
+      // Where a live control measures a gain, the service is healthy though none of its replicas measures it.
+      expr: |||
+        count by (%(level)s, pod, instance, revision, verdict) (%(judged)s)
+        unless on (%(level)s, verdict) label_replace(%(most)s, "verdict", "not_measured", "verdict", "healthy")
+      ||| % {
         level: level,
-        judged: raw.family('specdec_verdict', ['verdict!="unknown"']),
-        most: 'label_replace(%s, "verdict", "healthy", "verdict", "guess")' % q.verdict.expr,
+        judged: raw.family('specdec_verdict', ['verdict!~"healthy|unknown|no_metrics"']),
+        most: q.verdict.expr,
       },
     },
 
@@ -207,12 +211,11 @@ function(config, signals, service, part=[])
     replica_verdict: {
       unit: 'short',
       help: 'Verdict of the replica.',
-      local judged = raw.family('specdec_verdict'),
-      expr: 'label_replace(%s unless on (%s) %s > 1, "verdict", "guess", "verdict", "healthy")\nor ignoring (verdict) %s' % [
-        judged,
+      expr: 'label_replace(%s and on (%s) %s > 1, "verdict", "healthy", "", "")\nor ignoring (verdict) %s' % [
+        raw.family('specdec_verdict', ['verdict="not_measured"']),
         level,
         q.record('speedup').expr,
-        judged,
+        raw.family('specdec_verdict'),
       ],
     },
     runs: {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.scenario import SECOND, Case, Pack, Phase, Series, Source, pinned, service
+from rules.scenario import CHAT, SECOND, Case, Pack, Phase, Series, Source, measured, pinned, replica, service
 
 RECORD = "inference_service:specdec_"
 SCALES = {"tpot": 1.0, "ttft": 0.5, "e2e": 50.0}
@@ -34,6 +34,33 @@ def test_figures_are_the_same_from_either_source(source: Source, either_pack: Pa
                     f"{RECORD}up:max": 1,
                 }
             },
+        ),
+    )
+
+
+def test_a_guess_is_called_one_until_the_speedup_of_its_service_is_measured(pack: Pack) -> None:
+    def said(verdict: str) -> Series:
+        return Series("specdec_verdict", {**CHAT, **replica(0), "verdict": verdict}, [1.0] * 50)
+
+    def tokens(**by_verdict: float | None) -> dict[int, dict[str, float | None]]:
+        return {45: {f'{RECORD}verdict:tokens{{verdict="{word}"}}': rate for word, rate in by_verdict.items()}}
+
+    busy = service(Phase(minutes=50))
+    pack.run(
+        Case(
+            name="a guess",
+            series=[*busy, said("not_measured")],
+            values=tokens(not_measured=35.001, healthy=None),
+        ),
+        Case(
+            name="measured beside another replica, or a live control",
+            series=[*busy, said("not_measured"), *measured(50, 1.5, labels=SECOND)],
+            values=tokens(not_measured=None, healthy=35.001),
+        ),
+        Case(
+            name="a replica without metrics has no tokens to judge",
+            series=[*busy, said("no_metrics")],
+            values=tokens(no_metrics=None),
         ),
     )
 

@@ -5,6 +5,7 @@ The counts are those of one verified token a draft, 72 % accepted: dspark with k
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -112,15 +113,15 @@ def test_no_page_and_no_head_is_blamed_for_what_was_not_verified(method: str, k:
     assert PARTLY_VERIFIED in verdict.reasons
     assert "1.72 tokens a step; at light load (the load is not known) at most" in words
     assert "second token" not in words
-    assert "acceptance 0." not in words
+    assert not re.search(r"acceptance \d", words)
 
 
 @pytest.mark.parametrize(("method", "k"), METHODS)
-def test_a_length_above_the_watch_level_is_healthy_though_its_break_even_is_too_high(method: str, k: int) -> None:
+def test_a_length_above_the_watch_level_probably_pays_though_its_break_even_is_too_high(method: str, k: int) -> None:
     watch = load_policy().assumed.levels(method, k, None).watch
-    assert judged(method, k, trimmed(k, head=1.0, more=watch * k - 1.0 + 0.01)).code == "healthy"
+    assert judged(method, k, trimmed(k, head=1.0, more=watch * k - 1.0 + 0.01)).code == "not_measured"
     just_below = judged(method, k, trimmed(k, head=1.0, more=watch * k - 1.0 - 0.01))
-    assert (just_below.code, just_below.within_chance) == ("watch", ("healthy",))
+    assert (just_below.code, just_below.within_chance) == ("watch", ("not_measured",))
 
 
 @pytest.mark.parametrize("head", [0.0, 0.05, 0.2, 0.72])
@@ -252,7 +253,7 @@ def test_a_total_over_several_starts_has_no_rate_if_one_of_them_has_none(tmp_pat
     report = analyzed(log_of(tmp_path), log_of(tmp_path, adaptive=False))
     assert "120,000" in report  # draft tokens of both
     assert "Acceptance rate" not in report
-    assert "acceptance 0.24" in report  # of the last one, by its own windows
+    assert "acceptance 24.0%" in report  # of the last one, by its own windows
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
@@ -268,4 +269,4 @@ async def test_a_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert (PARTLY_VERIFIED in report, "k = 3" in report) == (adaptive, True)
     assert ("method eagle3, draft model head, adaptive verification" in report) is adaptive
     assert ("24.0%" in report) is not adaptive
-    assert (code, "about 1.36 pay off" in report) == (0, not adaptive)
+    assert (code, "about 1.36 pay off" in report) == (2, not adaptive)

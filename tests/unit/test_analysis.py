@@ -196,7 +196,7 @@ def test_synthetic_acceptance_is_named_and_not_judged_until_another_start() -> N
     assert "synthetic" in analysis.verdict.headline
     assert known(analysis.judged).deployment.rejection_sampling == "synthetic"
     again = told(synthetic, config(), window([190, 180, 170], 200), arguments(), config(), window([190, 180, 170], 200))
-    assert again.verdict.code == "healthy"
+    assert again.verdict.code == "not_measured"
     assert [account.deployment.rejection_sampling for account in again.accounts] == ["synthetic", None]
 
 

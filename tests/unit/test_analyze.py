@@ -8,6 +8,8 @@ import io
 import json
 import lzma
 import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import chain, zip_longest
@@ -22,6 +24,7 @@ from specdec_exporter.predictor.log.events import REPORT_KINDS
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from support.builders import CAPTURES
 from support.loglines import HEADER, SPEC
+from support.processes import EXPORTER
 from support.running import printed
 
 SPEC_LINE = f"{HEADER}{SPEC}\n"
@@ -271,12 +274,61 @@ def test_progress_is_told_in_bytes_on_disk(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(SPEC_LINE.encode() * 5000)
     packed = tmp_path / "packed"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    packed.write_bytes(gzip.compress(plain.read_bytes() + b"\n"))
     inputs = LogInputs([str(plain), str(packed)])
     told: list[int] = []
     assert sum(1 for _ in inputs.events(REPORT_KINDS, told.append)) == 10_000
     assert told == sorted(told)
     assert told[-1] == inputs.size() == plain.stat().st_size + packed.stat().st_size
+
+
+@pytest.mark.parametrize("rotated", ["server.log", "server.log.1", "server.log.1.gz"])
+def test_the_same_content_counts_once_and_is_named(tmp_path: Path, rotated: str) -> None:
+    content = Path(capture("0.25.1-ngram-k5")).read_bytes()
+    log, other = tmp_path / "server.log", tmp_path / rotated
+    other.write_bytes(gzip.compress(content) if rotated.endswith("gz") else content)
+    log.write_bytes(content)
+    alone, both = Run(str(log), output="jsonl"), Run(str(log), str(other), output="jsonl")
+    assert (both.objects, both.code) == (alone.objects, alone.code)
+    assert both.stderr == f"specdec-exporter: {log}: the same as {other}, counted once\n"
+    if other != log:
+        log.write_bytes(content[:-1] + b" ")  # as long, and another
+        assert len(Run(str(log), str(other), output="jsonl").objects) == 2 * len(alone.objects)
+
+
+def test_an_empty_log_is_called_empty(tmp_path: Path) -> None:
+    empty = tmp_path / "server.log"
+    empty.write_bytes(b"")
+    for run in (Run(str(empty)), Run("-")):
+        assert run.code == 2
+        assert "The log is empty" in run.text
+    # As a log that was rotated a moment ago.
+    assert "is empty" not in Run(str(empty), capture("0.25.1-ngram-k5")).text
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_what_is_no_text_is_said_to_be_none(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(pack(Path(sys.executable).read_bytes()[:100_000]))
+    run = Run(str(program))
+    assert (run.code, run.stderr) == (1, f"specdec-exporter: cannot read {program}: it is not text\n")
+
+
+def test_a_log_with_holes_and_colours_is_text(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    content = Path(capture("0.25.1-ngram-k5")).read_bytes()
+    first, _, rest = content.partition(b"\n")
+    log.write_bytes(bytes(3000) + b"\x1b[1;36m" + first + b"\x1b[0m\n" + bytes(3000) + rest)
+    assert Run(str(log), output="jsonl").code == 2
+
+
+@pytest.mark.parametrize("command", ["analyze -", "doctor --manifest -", "serve --predictor.log-path -"])
+def test_a_closed_stdin_is_one_line(command: str) -> None:
+    words = ["sh", "-c", '"$@" <&-', "sh", *EXPORTER, *command.split()]
+    run = subprocess.run(words, check=False, capture_output=True, timeout=60)
+    assert (run.returncode, run.stdout) == (1, b"")
+    assert run.stderr.splitlines()[-1].endswith(b"stdin is closed")
+    assert b"internal error" not in run.stderr
 
 
 def peak_bytes(log: Path, lines: int) -> int:

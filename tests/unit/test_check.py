@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import math
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
+from rich.console import Console
 
 from specdec_exporter.baseline.writing import write_baseline
 from specdec_exporter.commands.check import check
 from specdec_exporter.config import Duration, PredictorSettings, WebSettings
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.inspection import livecheck
+from specdec_exporter.inspection.examination import LogReading
+from specdec_exporter.inspection.exportercheck import examine_exporter
 from specdec_exporter.serving import serve as exporter_process
+from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.state.record import PredictorState
+from specdec_exporter.terminal.check import print_examination
 from support import running
 from support.builders import CAPTURES, FIXTURES, engine, started
 from support.exposition import render
 from support.processes import EXPORTER, child
 from support.recordings import recording
 from support.running import Predictor
+from unit.test_fetch import answer, serving
+from web import statuses
 
 INTERVAL = 0.05
 
@@ -113,12 +122,12 @@ async def test_a_predictor_that_drafts_well_passes(predictor: Predictor, run: Ch
     result = await run(predictor.url, log("0.25.1-draft_model-k3"))
     assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
     # The counters of minutes in an instant are a large batch.
-    assert result.finding("Acceptance").startswith("PASS Acceptance: 0.82 (break-even 0.50, assumed")
+    assert result.finding("Acceptance").startswith("PASS Acceptance: 81.6% (break-even 50%, assumed")
     told = r"PASS Length: mean acceptance length 3\.45; at \d+ requests in decode about 2\.50 pay off, assumed"
     assert re.match(told, result.finding("Length"))
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert "method draft_model, draft model /models/draft, k = 3" in result.finding("Speculation")
-    assert "Verdict: healthy, assumed" in result.text
+    assert "Verdict: not measured" in result.text
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
 
@@ -132,7 +141,7 @@ async def test_a_v0_predictor_is_judged_by_its_lifetime_ratio(predictor: Predict
     assert result.code == 0
     assert "lifetime ratio" in result.finding("vLLM up to 0.9.2")
     assert "since the predictor started" in result.finding("Drafting")
-    assert "0.70 (break-even" in result.finding("Acceptance")
+    assert "70.4% (break-even" in result.finding("Acceptance")
 
 
 # --- against a baseline ---
@@ -182,7 +191,7 @@ async def test_a_baseline_of_another_model_is_not_compared(
         result = await run(await serve(PredictorSettings(name="chat", url=predictor.url, baseline=file)))
     else:
         result = await run(predictor.url, baseline_path=file)
-        assert "Verdict: healthy, assumed" in result.text
+        assert "Verdict: not measured" in result.text
     assert result.code == 2
     assert result.finding("Baseline").startswith("WARN Baseline: quiet hour is not compared")
 
@@ -232,6 +241,39 @@ async def test_an_exporter_tells_its_own_window_at_once(
     assert result.finding("Verdict").startswith("PASS Verdict: Probably pays: 3.45 tokens a step; at ")
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
+
+
+async def test_an_exporter_says_which_flags_it_does_not_use(predictor: Predictor, serve: Serve, run: Check) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    url = await serve(PredictorSettings(name="chat", url=predictor.url))
+    assert "Not used: --window, --predictor.log-path. " in (await run(url, log(K3), window_seconds=60.0)).flat
+    assert "Not used" not in (await run(url, window_seconds=livecheck.WINDOW_SECONDS)).flat
+
+
+async def test_the_warnings_in_the_log_of_an_exporter_are_shown(
+    predictor: Predictor, serve: Serve, run: Check, tmp_path: Path
+) -> None:
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    url = await serve(PredictorSettings(name="chat", url=predictor.url, log_paths=(str(path),)))
+    path.write_bytes((CAPTURES / APISERVERS / "server.log").read_bytes())
+    async with asyncio.timeout(20):
+        while "Warnings in the log" not in (result := await run(url)).flat:
+            await asyncio.sleep(0.05)
+    assert re.search(r"Warnings in the log .*?stats_logging_disabled, \d x \(vLLM", result.flat)
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [({}, "Figures"), ({"old": True, "age_seconds": 40.0}, "Old figures"), ({"up": False}, "Old figures")],
+)
+def test_figures_that_could_not_be_read_anew_are_called_old(changes: dict[str, Any], title: str) -> None:
+    status = statuses.predictor(**changes)
+    written = io.StringIO()
+    examination = examine_exporter(statuses.status(status), status, load_policy())
+    print_examination(Console(file=written, width=100), examination, status)
+    assert f"\n{title}\n" in written.getvalue()
 
 
 async def test_of_several_predictors_each_is_told_and_the_worst_one_counts(
@@ -338,7 +380,7 @@ async def test_nobody_listening_is_a_failure_with_a_hint(run: Check) -> None:
         result = await run(f"http://127.0.0.1:{unused.getsockname()[1]}")
     assert result.code == 1
     assert "8080" in result.finding("Metrics")
-    assert "Verdict: unknown" in result.text
+    assert "Verdict: no metrics" in result.text
 
 
 @pytest.mark.parametrize(
@@ -363,6 +405,17 @@ async def test_a_server_that_answers_no_metrics_is_a_failure_and_never_said_not_
         assert "reach" not in result.flat
 
 
+@pytest.mark.parametrize("location", ["/login", "https://sso.example/login"])
+async def test_a_login_in_front_is_named_and_not_the_port(run: Check, location: str) -> None:
+    page = web.Response(body=b"<!doctype html><title>Sign in</title>", content_type="text/html")
+    async with serving(("/metrics", answer(status=302, Location=location)), ("/login", page)) as url:
+        result = await run(url)
+    assert result.code == 1
+    assert re.search(r"was redirected to \S+/login", result.finding("Metrics"))
+    assert "as a login does" in result.finding("Metrics")
+    assert "port of vLLM" not in result.flat
+
+
 @pytest.mark.parametrize(
     ("status", "hint"),
     [(404, "/version says vLLM 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
@@ -375,6 +428,29 @@ async def test_only_a_wrong_path_on_the_right_server_is_called_wrong(
     assert result.code == 1
     assert hint in result.finding("Metrics")
     assert ("without a path" in result.flat) is (status == 404)
+
+
+@pytest.mark.parametrize("by_exporter", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "said", "verdict"),
+    [
+        ("spec_decode_num_drafts_total", "NaN", "is NaN", "watch"),  # draft tokens tell
+        ("spec_decode_num_accepted_tokens_total", "-5", "is negative", "unknown"),
+        ("generation_tokens_total", "+Inf", "is infinite, or too large for a count", "unknown"),
+    ],
+)
+async def test_a_counter_that_is_no_count_is_named(
+    predictor: Predictor, serve: Serve, run: Check, *, name: str, value: str, said: str, verdict: str, by_exporter: bool
+) -> None:
+    bodies = (body(K3, each) for each in ("metrics-2-p60.txt", "metrics-3-p30.txt"))
+    pattern = re.compile(rf"^(vllm:{name}{{.*?}}) .*$", re.MULTILINE)
+    predictor.bodies = [pattern.sub(rf"\1 {value}", each.decode()).encode() for each in bodies]
+    result = await run(await serve(PredictorSettings(url=predictor.url)) if by_exporter else predictor.url)
+    assert result.code == 2
+    assert f"WARN Predictor: vllm:{name} {said}" in result.flat
+    assert f"Verdict: {verdict}" in result.text
+    assert "traffic" not in result.flat
+    assert " - draft" not in result.flat
 
 
 async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: Predictor, run: Check) -> None:
@@ -426,12 +502,47 @@ async def test_a_log_is_compared_with_counters_and_release(
     assert result.code == 2 or found.startswith("PASS")
 
 
+async def test_the_log_is_read_after_the_window_and_before_the_last_counters(
+    predictor: Predictor, run: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what vLLM logged meanwhile counts."""
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    predictor.bodies = [body(K3, "metrics-4-idle.txt")]
+    read = livecheck.read_log
+
+    def when_read(paths: Sequence[str]) -> LogReading:
+        requests.append(predictor.requests)
+        path.write_bytes(Path(log(K3)).read_bytes())
+        return read(paths)
+
+    requests: list[int] = []
+    monkeypatch.setattr(livecheck, "_READING_SECONDS", 0.05)
+    monkeypatch.setattr(livecheck, "read_log", when_read)
+    result = await run(predictor.url, str(path), window_seconds=0.2)
+    assert (requests, predictor.requests) == ([4], 5)
+    assert "method draft_model" in result.finding("Speculation")
+    assert "hold 100.0% of the draft tokens" in result.finding("Log")
+
+
+async def test_a_log_that_is_younger_than_a_line_is_not_said_to_have_had_no_traffic(
+    predictor: Predictor, run: Check, tmp_path: Path
+) -> None:
+    start = Path(log(K3)).read_bytes().partition(b"SpecDecoding metrics")[0].rpartition(b"\n")[0] + b"\n"
+    start = b"".join(line for line in start.splitlines(keepends=True) if b"throughput" not in line)
+    (tmp_path / "log").write_bytes(start)
+    predictor.bodies = [body(K3, "metrics-1-p90.txt")]
+    result = await run(predictor.url, str(tmp_path / "log"))
+    assert "no traffic yet" not in result.flat
+    assert "vLLM writes one every 10 s" in result.finding("Log")
+
+
 async def test_an_unreadable_log_is_a_failure(predictor: Predictor, run: Check, tmp_path: Path) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     result = await run(predictor.url, str(tmp_path / "gone.log"))
     assert result.code == 1
     assert "gone.log: expected the predictor's log" in result.finding("Log")
-    assert "0.82 (break-even" in result.finding("Acceptance")
+    assert "81.6% (break-even" in result.finding("Acceptance")
 
 
 async def test_garbled_lines_are_a_warning(predictor: Predictor, run: Check, tmp_path: Path) -> None:

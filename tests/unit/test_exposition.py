@@ -198,6 +198,13 @@ def test_labels_are_unescaped_and_may_hold_anything() -> None:
 # -- values that are none --------------------------------------------------------------------------------------------
 
 
+def test_no_counter_of_a_real_server_is_called_unusable() -> None:
+    bodies = [path.read_bytes() for path in sorted(CAPTURES.rglob("metrics*.txt"))]
+    answers = [body for body in bodies if not body.startswith(b"# error")]
+    assert len(answers) > 50
+    assert [told for body in answers if (told := parse_exposition(body).unusable)] == []
+
+
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "inf", "nan"])
 def test_a_value_that_can_be_no_count_is_dropped_alone(value: str) -> None:
     body = f'vllm:generation_tokens_total{{model_name="m"}} {value}\nvllm:prompt_tokens_total{{model_name="m"}} 4\n'

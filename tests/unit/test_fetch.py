@@ -84,7 +84,7 @@ async def failure(fetcher: MetricsFetcher, timeout_seconds: float = 5.0) -> Fetc
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["", "/", "/metrics", "/metrics/", "/#fragment"])
+@pytest.mark.parametrize("suffix", ["", "/", "/metrics", "/metrics/", "/#fragment", "/v1", "/v1/", "/v1/models"])
 async def test_the_base_or_the_whole_address_will_do(session: aiohttp.ClientSession, suffix: str) -> None:
     async with serving(
         ("/metrics", answer()),
@@ -280,6 +280,19 @@ async def test_a_redirect_on_the_same_server_is_followed_with_the_credentials(se
 
     async with serving(("/metrics", answer(status=307, Location="/metrics/")), ("/metrics/", real)) as url:
         assert (await MetricsFetcher(session, url.replace("//", "//u:p@")).fetch(5)).stats_present
+
+
+async def test_a_redirect_to_a_page_of_login_is_named(session: aiohttp.ClientSession) -> None:
+    page = web.Response(body=b"<!doctype html><title>Sign in</title>", content_type="text/html")
+    async with serving(("/metrics", answer(status=302, Location="/login?next=x")), ("/login", page)) as url:
+        error = await failure(MetricsFetcher(session, url))
+    assert error.reason == "redirect"
+    assert f"GET {url}/metrics was redirected to {url}/login: expected Prometheus text" in str(error)
+
+
+async def test_the_full_url_of_metrics_below_v1_is_kept(session: aiohttp.ClientSession) -> None:
+    async with serving(("/team/v1/metrics", answer())) as url:
+        assert (await MetricsFetcher(session, f"{url}/team/v1/metrics").fetch(5)).stats_present
 
 
 async def test_a_redirect_loop_ends(session: aiohttp.ClientSession) -> None:

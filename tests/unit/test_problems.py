@@ -287,5 +287,5 @@ def test_the_verdict_that_is_served_is_that_of_the_page(state: PredictorState, c
         assert said_of(state).shown.code == status_of(state).verdict.code
         clock.advance(200)
     observe_failure(state, "timeout")
-    assert said_of(state).shown.code == status_of(state).verdict.code == "unknown"
-    assert known(status_of(state).verdict).code == "unknown"
+    assert said_of(state).shown.code == status_of(state).verdict.code == "no_metrics"
+    assert known(status_of(state).verdict).code == "no_metrics"

@@ -77,14 +77,9 @@ Totals
   Mean draft length         3.00   draft tokens / drafts
 
 Windows: 2
-  counted by     P10     P50     P90
-  window       58.3%   58.3%   85.0%
-  draft        58.3%   58.3%   85.0%
-  These are spreads of windows, not of requests: the more requests share a
-  window, the less it differs.
   Best       85.0% at 11-20 21:44:50 (600 draft tokens)
   Worst      58.3% at 11-20 21:45:00 (600 draft tokens)
-  Counted    2 windows with at least 50 drafts
+  Counted    2 windows with at least 50 drafts; percentiles need 5
   In order   |▇▅| 0 to 100%
 
 Acceptance by position
@@ -96,10 +91,16 @@ Acceptance by position
 """
 
 
+def test_percentiles_are_shown_from_five_windows_on() -> None:
+    windows = [window((190, 170, 150), 200, f"11-20 21:44:5{number}") for number in range(5)]
+    assert "P50" not in printed([config(), *windows[:4]])
+    assert "counted by     P10     P50     P90" in printed([config(), *windows])
+
+
 def test_the_report_of_a_log_reads_like_this_in_a_pipe() -> None:
     text = printed(some_lines())
     assert text.startswith(REPORT)
-    assert "─ Verdict: healthy, assumed ─" in text[len(REPORT) :]
+    assert "─ Verdict: not measured ─" in text[len(REPORT) :]
     assert ESCAPE not in text
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
@@ -119,7 +120,7 @@ def test_a_terminal_gets_colour_and_no_color_takes_it_away(monkeypatch: pytest.M
         terminal = Terminal()
         analysis_on(terminal, some_lines())
         assert bool(COLOUR.search(terminal.getvalue())) == colour
-        assert "healthy" in terminal.getvalue()
+        assert "not measured" in terminal.getvalue()
         monkeypatch.setenv("NO_COLOR", "1")
 
 

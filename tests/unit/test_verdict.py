@@ -24,7 +24,15 @@ from support.builders import known
 
 POLICY = load_policy()
 # How bad, by what is known of a service that drafts.
-RANK: dict[VerdictCode, float] = {"healthy": 0, "watch": 1, "slower": 1.5, "not_paying": 2, "harmful": 3, "broken": 4}
+RANK: dict[VerdictCode, float] = {
+    "healthy": 0,
+    "not_measured": 0,
+    "watch": 1,
+    "slower": 1.5,
+    "not_paying": 2,
+    "harmful": 3,
+    "broken": 4,
+}
 
 
 def drafted(
@@ -81,11 +89,11 @@ def levels(name: str | None, k: float | None = 3, load: float | None = None) -> 
         ("eagle3", 3, None, 0.11, "watch: May lose"),
         ("eagle3", 3, None, 0.13, "watch: May pay"),
         ("eagle3", 3, None, 0.37, "watch: May pay"),  # it may be a large batch
-        ("eagle3", 3, None, 0.66, "healthy: Probably pays"),
-        ("eagle3", 3, 3.0, 0.37, "healthy: Probably pays"),
+        ("eagle3", 3, None, 0.66, "not_measured: Probably pays"),
+        ("eagle3", 3, 3.0, 0.37, "not_measured: Probably pays"),
         ("eagle3", 3, 200.0, 0.37, "watch: May lose"),
         ("eagle3", 3, 200.0, 0.51, "watch: May pay"),
-        ("eagle3", 3, 200.0, 0.66, "healthy: Probably pays"),
+        ("eagle3", 3, 200.0, 0.66, "not_measured: Probably pays"),
         ("mtp", 1, 200.0, 0.99, "watch: May pay"),  # a published service lost with 0.65
         (None, 3, None, 0.64, "watch: May pay"),  # a method that is not known may be a dear one
         ("ngram", 5, None, 0.29, "watch: May lose"),
@@ -103,7 +111,7 @@ def test_acceptance_is_judged_by_method_k_and_load(
     code, _, word = told.partition(": ")
     assert verdict.code == code
     assert not word or verdict.headline.startswith(f"{word}: {1 + k * rate:.2f} tokens a step; ")
-    assert f"acceptance {rate:.2f}" in " ".join(verdict.reasons)
+    assert f"acceptance {rate:.1%}" in " ".join(verdict.reasons)
     assert verdict.action
 
 
@@ -120,7 +128,7 @@ def test_a_length_below_break_even_is_never_healthy_and_nothing_loses_on_a_guess
     assumed = levels(name, k, load)
     gain = seen.mean_acceptance_length - (1 + k * assumed.min)
     assert verdict.code in ("broken", "watch") or gain > -1e-9
-    assert verdict.code in ("broken", "watch", "healthy")
+    assert verdict.code in ("broken", "watch", "not_measured")
     broken = min(POLICY.acceptance_ratio_broken, assumed.min, POLICY.accepted_tokens_broken / k)
     assert (verdict.code == "broken") == (rate < broken)
     assert verdict.basis == "assumed"
@@ -162,7 +170,9 @@ def test_a_higher_acceptance_is_never_judged_worse(
 
 def test_few_drafts_are_no_verdict() -> None:
     assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts - 1), None, 3).code == "unknown"
-    assert judged("drafting", drafted(0.9, drafts=POLICY.min_drafts), None, 3).code == "healthy"
+    worth_nine, worth_ten = (judged("drafting", drafted(0.9, drafts=drafts), None, 3) for drafts in (150, 160))
+    assert (worth_nine.code, worth_nine.headline) == ("unknown", "Too few drafts for a verdict")
+    assert worth_ten.code == "not_measured"
     assert judged("drafting", None, None, 3).code == "unknown"
 
 
@@ -190,8 +200,8 @@ def test_the_flag_of_the_guides_is_a_remark_and_changes_no_word() -> None:
     below, above = (
         judged("drafting", replace(drafted(rate, k=5), concurrency=1.0), "eagle3", 5) for rate in (0.49, 0.5)
     )
-    assert (below.code, above.code) == ("healthy", "healthy")
-    assert any("below 0.5, a flag that alerts nobody" in reason for reason in below.reasons)
+    assert (below.code, above.code) == ("not_measured", "not_measured")
+    assert any("below 50%, a flag that alerts nobody" in reason for reason in below.reasons)
     assert not any("flag" in reason for reason in above.reasons)
 
 
@@ -231,7 +241,7 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
     evidence = Evidence(state="drafting", figures=drafted(0.9), method="mtp", num_speculative_tokens=3)
     plain = judge(evidence, POLICY)
     lossy = judge(msgspec.structs.replace(evidence, deployment=Deployment(rejection_sample_method="fly")), POLICY)
-    assert lossy.verdict.code == plain.verdict.code == "healthy"
+    assert lossy.verdict.code == plain.verdict.code == "not_measured"
     words = "rejection sampling is lossy (fly): answers may differ from the target's"
     assert lossy.verdict.reasons == (*plain.verdict.reasons, words)
 
@@ -247,7 +257,7 @@ def test_lossy_rejection_sampling_is_named_and_changes_no_verdict() -> None:
         (0.8, 0.030, False, "harmful"),  # accepted, and slower
         (0.05, 0.010, False, "healthy"),
         (0.8, 0.030, True, "slower"),
-        (0.8, 0.022, True, "healthy"),
+        (0.8, 0.022, True, "not_measured"),
         (0.11, 0.030, True, "harmful"),
         (0.3, 0.030, True, "slower"),
         (0.3, 0.010, True, "watch"),
@@ -267,7 +277,7 @@ def test_time_measured_against_a_baseline_is_stronger_than_acceptance(
 @pytest.mark.parametrize(
     ("more_requests", "more_tokens", "rate", "seconds", "code"),
     [
-        (2.0, 2.0, 0.8, 0.030, "healthy"),  # by acceptance
+        (2.0, 2.0, 0.8, 0.030, "not_measured"),  # by acceptance
         (2.0, 2.0, 0.3, 0.010, "healthy"),  # faster even so
         (1.1, 1.1, 0.8, 0.030, "harmful"),  # more in decode alone: it is slower
         (2.0, 0.7, 0.8, 0.030, "harmful"),  # not more in decode
@@ -359,8 +369,8 @@ def test_a_baseline_without_times_to_compare_changes_nothing(seconds: float | No
 @pytest.mark.parametrize(
     ("state", "code"),
     [
-        ("unreachable", "unknown"),
-        ("stats_disabled", "unknown"),
+        ("unreachable", "no_metrics"),
+        ("stats_disabled", "no_metrics"),
         ("speculation_off", "off"),
         ("idle", "idle"),
         ("not_drafting", "watch"),

@@ -80,7 +80,7 @@ def test_one_request_is_preliminary_whatever_it_says() -> None:
     for drafts, worth in ((60, 6), (60_000, 7)):
         verdict = judged(0.9, 1, drafts)
         assert (verdict.code, verdict.preliminary) == (
-            "healthy",
+            "not_measured",
             f"the drafts of 1 request resemble each other and count like {worth}: too few to be sure",
         )
     assert judged(0.9, 3).preliminary is None
@@ -126,7 +126,7 @@ UNSURE: tuple[VerdictCode, Basis] = ("watch", "measured")
 NO_GAIN: tuple[VerdictCode, Basis] = ("not_paying", "measured")
 HARM: tuple[VerdictCode, Basis] = ("harmful", "measured")
 FAIR: tuple[VerdictCode, Basis] = ("watch", "assumed")
-GOOD: tuple[VerdictCode, Basis] = ("healthy", "assumed")
+GOOD: tuple[VerdictCode, Basis] = ("not_measured", "assumed")
 
 
 def test_a_refuted_word_goes_though_the_looks_since_do_not_agree() -> None:
@@ -169,21 +169,21 @@ def test_gain_that_may_be_none_is_not_kept_by_a_look_now_and_then() -> None:
 
 
 def test_a_measurement_goes_before_a_guess() -> None:
-    assert looked(GOOD, NO_GAIN, GOOD, GOOD) == ["healthy, assumed", "not_paying", "not_paying", "not_paying"]
+    assert looked(GOOD, NO_GAIN, GOOD, GOOD) == ["not_measured, assumed", "not_paying", "not_paying", "not_paying"]
     # What it does not tell yet is no word to keep.
-    assert looked(GOOD, UNSURE, UNSURE, GAIN) == ["healthy, assumed", "watch", "watch", "healthy"]
+    assert looked(GOOD, UNSURE, UNSURE, GAIN) == ["not_measured, assumed", "watch", "watch", "healthy"]
     assert looked(FAIR, UNSURE, NO_GAIN) == ["watch, assumed", "watch", "not_paying"]
     assert looked(UNSURE, HARM, HARM) == ["watch", SUSPICION, "harmful"]
-    assert looked(HARM, HARM, *[GOOD] * 7) == [SUSPICION] + ["harmful"] * 6 + ["healthy, assumed"] * 2
+    assert looked(HARM, HARM, *[GOOD] * 7) == [SUSPICION] + ["harmful"] * 6 + ["not_measured, assumed"] * 2
 
 
 def test_what_chance_cannot_explain_is_told_at_once() -> None:
-    assert shown([judged(0.9, 200), judged(0.02, 200), judged(0.9, 200)]) == ["healthy", "broken", "healthy"]
+    assert shown([judged(0.9, 200), judged(0.02, 200), judged(0.9, 200)]) == ["not_measured", "broken", "not_measured"]
 
 
 def test_a_service_that_is_no_longer_slower_is_not_called_so() -> None:
     slower = Weighed(code="slower", basis="measured", evidence=Evidence(state="drafting"))
-    assert shown([slower, judged(0.9, 200)]) == ["slower", "healthy"]
+    assert shown([slower, judged(0.9, 200)]) == ["slower", "not_measured"]
 
 
 def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
@@ -191,8 +191,12 @@ def test_a_kept_word_has_the_figures_of_now_and_says_how_it_ends() -> None:
     memory = remembered(None, before, 0.0, POLICY)
     kept = remembered(memory, after, HOLD - 1, POLICY).shown
     told, (earlier, _) = kept.verdict(POLICY), tell(before, POLICY)
-    assert (told.code, told.headline, told.acceptance_ratio) == ("healthy", earlier.headline, after.acceptance_ratio)
-    assert told.reasons[-1] == "the last verdict stands: it ends after 30 minutes in which no reading says healthy"
+    assert (told.code, told.headline, told.acceptance_ratio) == (
+        "not_measured",
+        earlier.headline,
+        after.acceptance_ratio,
+    )
+    assert told.reasons[-1] == "the last verdict stands: it ends after 30 minutes in which no reading says not measured"
     assert told.within_chance == ("watch",)
     assert remembered(memory, after, HOLD, POLICY).shown == Said.of(after)
 
@@ -201,7 +205,7 @@ def test_too_few_drafts_keep_the_word_for_a_time() -> None:
     memory = remembered(None, judged(0.8, 100), 0.0, POLICY)
     few, none_yet = judged(0.3, 1), judged(0.3, 1, drafts_each=10)
     for verdict in (few, none_yet):
-        assert remembered(memory, verdict, HOLD - 1, POLICY).shown.code == "healthy"
+        assert remembered(memory, verdict, HOLD - 1, POLICY).shown.code == "not_measured"
         gone = remembered(memory, verdict, HOLD, POLICY)
         assert (gone.shown.code, gone.shown.verdict(POLICY).headline) == ("unknown", "Too few drafts for a verdict")
         assert gone.word is None
@@ -211,7 +215,7 @@ def test_a_word_survives_an_idle_time_and_an_old_one_does_not() -> None:
     idle = weigh(Evidence(state="idle"), POLICY)
     memory = remembered(remembered(None, judged(0.67, 20), 0.0, POLICY), idle, 60.0, POLICY)
     assert memory.shown == Said.of(idle)
-    assert remembered(memory, judged(0.63, 20), 120.0, POLICY).shown.code == "healthy"
+    assert remembered(memory, judged(0.63, 20), 120.0, POLICY).shown.code == "not_measured"
     assert remembered(memory, judged(0.63, 20), HOLD, POLICY).shown.code == "watch"
 
 
@@ -235,7 +239,7 @@ def watched(state: PredictorState, clock: Clock, *rates: float) -> list[str]:
 def test_the_exporter_keeps_a_word_for_a_time_and_asking_for_it_changes_nothing(
     state: PredictorState, clock: Clock
 ) -> None:
-    assert watched(state, clock, 0.67, *[0.63] * 6) == ["healthy"] * 6 + ["watch"]
+    assert watched(state, clock, 0.67, *[0.63] * 6) == ["not_measured"] * 6 + ["watch"]
     assert status_of(state) == status_of(state)
 
 
@@ -249,7 +253,7 @@ def test_the_status_says_since_when_its_verdict_holds(state: PredictorState, clo
     now = clock.wall()
     assert not status_of(state).verdict_may_be_older
     assert since == [now - 3 * WINDOW, now - WINDOW]
-    assert (status_of(state).verdict.code, status_of(state).verdict_since) == ("unknown", now - WINDOW)
+    assert (status_of(state).verdict.code, status_of(state).verdict_since) == ("no_metrics", now - WINDOW)
 
 
 def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock: Clock) -> None:
@@ -261,10 +265,10 @@ def test_what_was_so_at_the_first_look_may_be_older(state: PredictorState, clock
 
 
 def test_a_restart_of_the_predictor_and_other_settings_forget(state: PredictorState, clock: Clock) -> None:
-    assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
+    assert watched(state, clock, 0.67, 0.63) == ["not_measured", "not_measured"]
     observe_event(state, arguments(method="draft_model"))
     assert status_of(state).verdict.code == "watch"
-    assert watched(state, clock, 0.67, 0.63) == ["healthy", "healthy"]
+    assert watched(state, clock, 0.67, 0.63) == ["not_measured", "not_measured"]
     assert watched(state, clock, 0.63) == ["watch"]  # its counters began again
     observe_baseline(state, DecodingBaseline(None, 0.0, speculative=False))
     assert status_of(state).verdict.code == "watch"

@@ -65,7 +65,7 @@ def verdict(code: VerdictCode = "healthy", basis: Basis | None = "measured") -> 
         code=code,
         basis=basis,
         headline=f"A headline for {code}",
-        reasons=("acceptance 0.61 (break-even 0.50, assumed)", "mean acceptance length 2.84 (break-even 1.21)"),
+        reasons=("acceptance 61.2% (break-even 50%, assumed)", "mean acceptance length 2.84 (break-even 1.21)"),
         action="Nothing to do.",
     )
 

@@ -11,12 +11,15 @@ import pytest
 
 from specdec_exporter.predictor.facts.failures import explained
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
-from specdec_exporter.speculation.benefit import Basis, BreakEven
-from specdec_exporter.speculation.evidence import StateName
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
+from specdec_exporter.speculation.benefit import BreakEven
+from specdec_exporter.speculation.evidence import Evidence, StateName
+from specdec_exporter.speculation.judging import judge
+from specdec_exporter.speculation.policy import load_policy
+from specdec_exporter.speculation.verdict import GOOD, WORDS, Verdict, VerdictCode
 from specdec_exporter.state.status import BaselineStatus, EngineStatus, LogStatus, PredictorStatus
 from specdec_exporter.web.page import PAGE
 from support.builders import known
+from unit.test_verdict import drafted
 from web.browser import Browser, Exporter
 from web.statuses import LOADS, MEASURED, NOW, UNKNOWN, an_hour, figures, predictor, status, verdict
 
@@ -35,7 +38,7 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
     for words in (
         "llama-70b ✓ Healthy drafting",
         "A headline for healthy",
-        "acceptance 0.61 (break-even 0.50, assumed)",
+        "acceptance 61.2% (break-even 50%, assumed)",
         "What to do: Nothing to do.",
         "Method eagle3",
         "Draft model yuhuili/EAGLE3-LLaMA3.3-Instruct-70B",
@@ -44,21 +47,22 @@ async def test_the_figures_their_thresholds_and_their_context_are_shown(browser:
         "Model meta-llama/Llama-3.3-70B-Instruct",
         "Endpoint http://127.0.0.1:8080",
         "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 of 37,035 draft tokens accepted",
-        "Acceptance rate 61.2 % ✓ at or above the assumed break-even of 50 %",
+        "Acceptance rate 61.2% ✓ at or above the assumed break-even of 50%",
         "Mean acceptance length 2.84 tokens ✓ at or above the assumed break-even of 1.21 at 3.5 requests in decode",
         "Tokens per step 2.71 tokens",
         "Mean draft length 3.00 of 3",
         "Requests now 7 running 3.5 per engine 2 waiting",
-        "KV cache 43 % in use",
-        "Since the predictor started: 58.3 % accepted, length 2.75",
-        "0 79.3 % 79.3 % 1 61.1 % 77.0 % 2 43.2 % 70.7 %",
+        "KV cache 43% in use",
+        "Since the predictor started: 58.3% accepted, length 2.75",
+        "0 79.3% 79.3% 1 61.1% 77.0% 2 43.2% 70.7%",
         "10 intervals without drafts",
         "async_scheduling_off Steps are scheduled one by one. 3",
         "data_parallel_disables_log Several API servers log no statistics. (vLLM since 0.15.1) Read the metrics.",
         "1,234 spec-decode lines in 120,000 lines, last line 4 s before this status.",
         "✓ 0 unreadable lines, up to date.",
         "Engines (2)",
-        "old. Updates every 5 s.",
+        "ago. Updates every 5 s.",
+        "the upper limit of the speed-up",
         "specdec-exporter 9.8.7",
     ):
         assert words in text
@@ -95,7 +99,7 @@ async def test_figures_that_need_the_number_of_verified_tokens_are_not_shown(bro
         "Figures over the last 5 min from the metrics: 12,345 drafts, 22,665 draft tokens accepted",
         f"Mean acceptance length 1.72 tokens 1 + accepted / drafts Acceptance rate \u2013 {why} Tokens per step",
         "Since the predictor started: length 1.72",
-        f"0 72.0 % 72.0 % {why}",
+        f"0 72.0% 72.0% {why}",
         f"Acceptance rate, last hour {why}",
     ):
         assert words in text
@@ -295,7 +299,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         {"window": figures(rate=0.05), "verdict": verdict("broken")},
         (
             "✕ Broken",
-            "5.0 % ▼ below the assumed break-even of 50 %",
+            "5.0% ▼ below the assumed break-even of 50%",
             "1.15 tokens ▼ below the assumed break-even of 1.21",
         ),
     ),
@@ -307,8 +311,8 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         },
         (
             "Speed-up 1.84x ✓ at or above the break-even of 1.00x",
-            "at the same load; 95 % between 1.79x and 1.90x at 6.4 requests in decode per engine, the mean of 3 min",
-            "Acceptance rate 61.2 % ✓ at or above the measured break-even of 7 %",
+            "at the same load; 95% between 1.79x and 1.90x at 6.4 requests in decode per engine, the mean of 3 min",
+            "Acceptance rate 61.2% ✓ at or above the measured break-even of 7%",
             "By load, since the exporter started",
             f"up to 4 2 min 20.3 ms 2.20 {NONE}",
             "up to 8 now 60 min 22.5 ms 2.23 1.84x",
@@ -326,7 +330,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
         (
             "from the log:",
             "Short drafts. A draft holds 1.90 tokens on average, not k = 3.",
-            f"1 61.1 % {NONE} 2",
+            f"1 61.1% {NONE} 2",
             "1 spec-decode line in 2 lines, no line read so far.",
             "! 1 unreadable line, 3.3 MiB behind.",
         ),
@@ -345,7 +349,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     ),
     "a young exporter": (
         {"history": an_hour()[-1:]},
-        ("Acceptance rate, last 60 s", "latest 42.2 %, each over 5 min"),
+        ("Acceptance rate, last 60 s", "latest 42.2%, each over 5 min"),
     ),
     "no read so far": (
         {"age_seconds": None, "up": False, "up_reason": "not read yet", "state": "unreachable"},
@@ -365,7 +369,7 @@ SHOWN: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "a refused baseline": (
         {"baseline": REFUSED},
         (
-            "with speculation: acceptance 50.0 %, length 2.50.",
+            "with speculation: acceptance 50.0%, length 2.50.",
             "! Not served: it is of model 'a', the predictor serves b",
             "Remarks: hardware not given (--hardware); interrupted after 60 s.",
         ),
@@ -382,7 +386,8 @@ async def test_special_cases_are_explained_in_words(browser: Browser) -> None:
     assert found.keys() == SHOWN.keys()
     for case, (changes, words) in SHOWN.items():
         assert [each for each in words if each not in found[case]] == []
-        assert ("over the last" in found[case]) == (changes.get("window", NO_DRAFTS) is not None)
+        recent = changes.get("window", NO_DRAFTS) is not None and not changes.get("old")
+        assert ("over the last" in found[case]) == recent
     assert title.startswith("✕ Broken: below the limits")
 
 
@@ -404,28 +409,26 @@ async def test_history_is_drawn_with_its_gaps_and_its_threshold(browser: Browser
     assert path.count("M") == 2
     assert path.count("L") == 48
     assert line == "50.0"
-    assert "assumed break-even 50\u00a0%" in label
+    assert "assumed break-even 50%" in label
     assert "10 intervals without drafts" in label
 
 
 async def test_the_worst_comes_first_and_each_card_has_an_anchor(browser: Browser) -> None:
     codes = get_args(VerdictCode)
     each = [predictor(f"service {code}", verdict=verdict(code)) for code in codes]
-    gone = predictor("gone", up=False, state="unreachable", verdict=verdict("unknown"))
-    async with Exporter([status(*each, gone)]).serving() as exporter:
+    async with Exporter([status(*each)]).serving() as exporter:
         await browser.open(exporter.url)
         order = await browser.script("return [...document.querySelectorAll('h2')].map(name => name.textContent)")
         targets = await browser.script(
             "return [...document.querySelectorAll('nav a')].map(link => {"
             " link.click(); return document.querySelector(':target').querySelector('h2').textContent })"
         )
-    worst_first = ["broken", "harmful", "not_paying", "gone", "slower", "unknown", "watch", "healthy", "idle", "off"]
-    assert [name.removeprefix("service ") for name in order] == worst_first
+    assert [name.removeprefix("service ") for name in order] == list(WORDS)  # the worst comes first
     assert targets == order
 
 
 async def test_only_a_measurement_is_green(browser: Browser) -> None:
-    each = [predictor(basis, verdict=verdict("healthy", basis)) for basis in get_args(Basis)]
+    each = [predictor(code, verdict=verdict(code)) for code in GOOD]
     async with Exporter([status(*each)]).serving() as exporter:
         await browser.open(exporter.url)
         badges = await browser.script(
@@ -438,7 +441,7 @@ async def test_only_a_measurement_is_green(browser: Browser) -> None:
             " const mark = document.body.appendChild(Object.assign(document.createElement('p'), {className: tone}));"
             " mark.style.color = 'var(--tone)'; return getComputedStyle(mark).color })"
         )
-    assert badges == {"measured": ["✓ Healthy", tones[0]], "assumed": ["? Not measured", tones[1]]}
+    assert badges == {"healthy": ["✓ Healthy", tones[0]], "not_measured": ["? Not measured", tones[1]]}
     assert tones[0] != tones[1]
 
 
@@ -448,7 +451,7 @@ async def test_a_chip_tells_of_the_window_or_nothing(browser: Browser) -> None:
     async with Exporter([status(drafting, idle)]).serving() as exporter:
         await browser.open(exporter.url)
         chips = await browser.script("return [...document.querySelectorAll('nav a')].map(chip => chip.innerText)")
-    assert [" ".join(chip.split()) for chip in chips] == ["✓ Healthy drafting 61.2 %", "… Idle idle"]
+    assert [" ".join(chip.split()) for chip in chips] == ["✓ Healthy drafting: 61.2% accepted", "… Idle idle"]
 
 
 async def test_many_predictors_are_in_natural_order_and_those_that_need_nobody_are_folded(browser: Browser) -> None:
@@ -497,12 +500,71 @@ async def test_who_must_act_reads_since_when(browser: Browser) -> None:
     async with Exporter([status(*each, older)]).serving() as exporter:
         await browser.open(exporter.url)
         clock = await browser.script(
-            f"return new Date({1000 * since}).toLocaleTimeString([], {{hour12: false}}).slice(0, 5)"
+            f"return new Date({1000 * since}).toLocaleTimeString("
+            "[], {hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZoneName: 'short'})"
         )
         found = await cards(browser)
     assert f"harmful ✕ Harmful for 27 min, since {clock} drafting A headline for harmful" in found["harmful"]
     assert "since" not in found["healthy"].partition("A headline")[0]
     assert "Slower for at least 27 min drafting" in found["older"]
+
+
+OLD: dict[str, dict[str, Any]] = {
+    "dead": {
+        "up": False,
+        "up_reason": "connection refused",
+        "state": "unreachable",
+        "verdict": verdict("no_metrics"),
+        "window": figures(source="log"),
+        "age_seconds": 2.0,
+    },
+    "hanging": {"old": True, "age_seconds": 40.0},
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+async def test_old_figures_are_grey_and_have_their_time(browser: Browser, case: str) -> None:
+    """Those of a log are as old as its last line, however often the exporter has tried since."""
+    old = predictor(case, **OLD[case])
+    read = known(known(old.log).last_line_timestamp) if case == "dead" else NOW - 40
+    async with Exporter([status(old, predictor("alive"))]).serving() as exporter:
+        await browser.open(exporter.url)
+        found = await cards(browser)
+        time = await browser.script(
+            f"return new Date({1000 * read}).toLocaleTimeString([], {{hour: '2-digit', minute: '2-digit', "
+            "second: '2-digit', hourCycle: 'h23', timeZoneName: 'short'})"
+        )
+        grey = await browser.script(
+            "return Object.fromEntries([...document.querySelectorAll('.card')].map(card => ["
+            " card.querySelector('h2').textContent, [...card.querySelectorAll('.tiles, .plot, table')].map("
+            " node => node.closest('.old') !== null && getComputedStyle(node.closest('.old')).filter)]))"
+        )
+        chips = await browser.script("return [...document.querySelectorAll('nav a')].map(chip => chip.innerText)")
+    assert f"Old figures of {time}, " in found[case]
+    assert "over the last" not in found[case]
+    assert set(grey[case][:3]) == {"grayscale(1)"}
+    assert set(grey["alive"]) == {False}
+    assert [chip for chip in chips if case in chip and "accepted" in chip] == []
+
+
+async def test_every_time_has_its_zone(browser: Browser) -> None:
+    wrong = predictor("chat", verdict=verdict("slower"), verdict_since=NOW - 3600)
+    async with Exporter([status(wrong)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    times = re.findall(r"\b\d\d:\d\d(?::\d\d)?(.{0,4})", text)
+    assert len(times) >= 3
+    assert [zone for zone in times if not re.match(r" (UTC|GMT|[A-Z])", zone)] == []
+
+
+async def test_the_page_says_every_ratio_in_percent(browser: Browser) -> None:
+    evidence = Evidence(state="drafting", figures=drafted(0.171), method="eagle3", num_speculative_tokens=3)
+    shown = predictor("chat", verdict=judge(evidence, load_policy()).verdict)
+    async with Exporter([status(shown)]).serving() as exporter:
+        await browser.open(exporter.url)
+        text = await browser.text()
+    assert "acceptance 17.1% (break-even 12%, assumed)" in text
+    assert re.findall(r"(?<![\d.])0\.\d\d(?![\d.])", text) == []
 
 
 # --- how it stays current --------------------------------------------------------------------------------------------
@@ -547,7 +609,7 @@ async def test_an_exporter_that_stops_answering_is_called_out_until_it_is_back(b
         assert "The exporter does not answer (no connection). The figures below are from" in text
         assert "and are not updated" in text
         assert "Not updating." in text
-        assert "61.2 %" in text
+        assert "61.2%" in text
         exporter.silent = False
         await browser.refresh_now()
         await browser.until("return document.getElementById('notice').hidden")
@@ -583,7 +645,7 @@ async def test_charts_have_words_and_headings_an_order(browser: Browser) -> None
         )
     assert len(labels) == 6
     assert all(role == "img" and label for role, label in labels)
-    position = "position 1: 61.1\u00a0% of drafts, 77.0\u00a0% if the position before was accepted"
+    position = "position 1: 61.1% of drafts, 77.0% if the position before was accepted"
     assert ["img", position] in labels
     assert headings[:2] == [1, 2]
     assert all(deeper - heading <= 1 for heading, deeper in itertools.pairwise(headings))

@@ -19,6 +19,7 @@ from specdec_exporter.commands import EXIT_CODES
 from specdec_exporter.commands.flags import Checked, Choice, option, output_option
 from specdec_exporter.commands.streams import complain
 from specdec_exporter.config import valid_header
+from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.examination import LogReading, examine_log
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
@@ -73,8 +74,8 @@ def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatu
     with suppress(KeyboardInterrupt), _progress(log, output) as progress:
         events = _noted(log.events(None if output == "jsonl" else kinds, progress), temperatures)
         story.add(_written(events, flush=log.live) if output == "jsonl" else events)
-    complain(log.failed.values())
-    analysis = story.analysis(log.counters.uncounted)
+    complain(_troubles(log))
+    analysis = story.analysis(log.counters)
     examination = examine_log(LogReading(analysis, log.counters, tuple(log.failed.values())))
     if output == "jsonl":
         complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
@@ -97,6 +98,13 @@ def _progress(inputs: LogInputs, output: Output) -> AbstractContextManager[Calla
     from specdec_exporter.terminal.console import reading_progress
 
     return reading_progress(sys.stderr, inputs.size(), live=inputs.live)
+
+
+def _troubles(inputs: LogInputs) -> Iterator[str]:
+    """Yield a line for each input that was left out."""
+    yield from inputs.failed.values()
+    for path, earlier in inputs.repeated.items():
+        yield f"{plain(path)}: the same as {plain(earlier)}, counted once"
 
 
 def _noted(events: Iterable[Event], temperatures: RequestTemperatures | None) -> Iterable[Event]:
@@ -141,7 +149,7 @@ def _analyze_responses(
         write(sys.stdout, lambda console: print_requests(console, analysis, saved.paths, header=header))
     else:
         sys.stdout.buffer.write(msgspec.json.encode(analysis) + b"\n")
-    complain(saved.failed.values())
+    complain(_troubles(saved))
     if saved.failed:
         return "FAIL"
     return worst(finding.level for finding in analysis.findings) if story.requests else "WARN"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ from specdec_exporter.doctor.manifest import Server, read_manifest
 from specdec_exporter.doctor.tokenizers import compare_tokenizers
 from specdec_exporter.errors import ConfigError
 from specdec_exporter.inspection.examination import examine
-from specdec_exporter.inspection.livecheck import Window, observe, read_log
+from specdec_exporter.inspection.livecheck import PredictorLog, Window, observe, read_log
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session, without_credentials
 from specdec_exporter.predictor.servercommand import read_command
+from specdec_exporter.predictor.sources.stream import open_stdin
 from specdec_exporter.predictor.versions import Release
 from specdec_exporter.state.record import PredictorState
 from specdec_exporter.state.report import status_of
@@ -58,7 +58,7 @@ def _servers(given: Given) -> tuple[Server, ...]:
     if given.manifest is None:
         return ()
     if given.manifest == "-":
-        return read_manifest(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
+        return read_manifest(open_stdin().read(MAX_BYTES + 1), "stdin")
     return read_manifest(read_bytes(given.manifest, ConfigError), given.manifest)
 
 
@@ -74,18 +74,19 @@ def _config_file(path: str) -> Mapping[Any, Any] | None:
 
 async def _seen(given: Given) -> list[Observed]:
     """Return what the log shows, if there is one, and what the server at the URL does, as ``check`` sees it."""
-    reading = await asyncio.to_thread(read_log, given.log_paths) if given.log_paths else None
-    up, running = False, []
+    log, up, running = PredictorLog(given.log_paths), False, []
     if given.url is not None:
         state = PredictorState("predictor", without_credentials(given.url), window_seconds=300.0)
         window = Window(given.window_seconds, given.window_seconds, asyncio.Event())
         async with open_session() as session:
             fetcher = MetricsFetcher(session, given.url, access=given.access)
-            fetches = await observe(fetcher, state, reading, timeout_seconds=_TIMEOUT_SECONDS, window=window)
+            fetches = await observe(fetcher, state, log, timeout_seconds=_TIMEOUT_SECONDS, window=window)
         evidence = evidence_of(state)
-        examination = examine(fetches, status_of(state), reading, state.policy, evidence)
+        examination = examine(fetches, status_of(state), log.reading, state.policy, evidence)
         up, running = state.up, [of_running(examination, evidence, up=state.up)]
-    return [of_log(reading, up=up), *running] if reading else running
+    elif given.log_paths:
+        log.reading = await asyncio.to_thread(read_log, given.log_paths)
+    return [of_log(log.reading, up=up), *running] if log.reading else running
 
 
 def _report(given: Given, server: Server | None, later: Sequence[Observed]) -> Report:

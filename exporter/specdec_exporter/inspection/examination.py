@@ -15,6 +15,7 @@ import msgspec
 from specdec_exporter.errors import FetchError
 from specdec_exporter.formatting import count, percent
 from specdec_exporter.inspection.logstory import Analysis
+from specdec_exporter.inspection.silence import NO_TRAFFIC
 from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
@@ -72,7 +73,7 @@ def examine(
     log = reading.analysis if reading else None
     basis, span = _basis(status, log, policy)
     if evidence is None:
-        judgement = told(status.verdict, status.state, status.pitfalls, status.break_even.acceptance_ratio)
+        judgement = told(status.verdict, status.state, status.pitfalls)
     else:
         evidence = _with_log(evidence, log)
         if basis is not None and evidence.state in ("drafting", "idle"):
@@ -112,7 +113,7 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
     """Say why there are no metrics. ``vllm_version``: the answer of /version at the same place, if any."""
     hint = _HINTS.get(error.reason, _WRONG_PLACE)
     if error.status in (401, 403):
-        hint = "Give the credentials: a user in the URL, or --config.file with a bearer_token_file."
+        hint = f"Give {_CREDENTIALS}."
     elif error.status == 429 or (error.status or 0) >= 500:
         hint = "The predictor may still be loading, or be overloaded. Try again."
     elif vllm_version is not None:
@@ -155,7 +156,7 @@ def _predictor(
 ) -> list[Finding]:
     """Return the findings on the release, on drafting, and on the judged figures."""
     state, version = status.state, status.vllm_version
-    if state == "stats_disabled" and not is_read:
+    if state == "stats_disabled" and (judgement.verdict.code != "no_metrics" or not is_read):
         return list(judgement.findings)
     if state == "stats_disabled":
         (finding,) = judgement.findings
@@ -221,15 +222,21 @@ def _drafting(status: PredictorStatus, basis: Figures | None, span: str) -> Find
         words = "each request gets one token: nothing to draft here (prefill, or max_tokens 1)"
         return Finding("PASS", "Drafting", words)
     if status.state == "drafting" and window is not None:
-        tokens = "" if window.draft_tokens is None else f" of {count(window.draft_tokens)} tokens"
-        drafts = f"{count(window.drafts)} drafts{tokens} in {seconds}"
+        drafts = f"{_drafts(window)} in {seconds}"
         return Finding("PASS", "Drafting", drafts if basis is window else f"{drafts}{judged}")
     if lifetime is not None and lifetime.drafted:
-        drafted = "it drafted" if lifetime.drafts is None else f"{count(lifetime.drafts)} drafts"
-        drafts = f"no traffic in {seconds}; {drafted} since the predictor started"
+        drafts = f"no traffic in {seconds}; {_drafts(lifetime)} since the predictor started"
         return Finding("PASS", "Drafting", drafts if basis is lifetime else f"{drafts}{judged}")
     action = "Send the predictor requests and run the check again."
     return Finding("WARN", "Drafting", "nothing was drafted yet", action)
+
+
+def _drafts(figures: Figures) -> str:
+    """Return how much was drafted. V0 gives a ratio without any count."""
+    if figures.drafts is None:
+        return "it drafted" if figures.draft_tokens is None else f"{count(figures.draft_tokens)} draft tokens"
+    tokens = "" if figures.draft_tokens is None else f" of {count(figures.draft_tokens)} tokens"
+    return f"{count(figures.drafts)} drafts{tokens}"
 
 
 def pitfall_finding(pitfall: KnownPitfall) -> Finding:
@@ -312,8 +319,8 @@ def _no_lines(log: Analysis, status: PredictorStatus) -> Finding:
     # With an init line the log still tells method and draft model.
     level: Level = "WARN" if log.last_config is None else "PASS"
     if log.verdict.code in ("unknown", "watch"):
-        words = f"no spec-decode line. {log.verdict.headline}: {'; '.join(log.verdict.reasons)}"
-        return Finding(level, "Log", words)
+        reasons = [_EARLY if reason == NO_TRAFFIC else reason for reason in log.verdict.reasons]
+        return Finding(level, "Log", f"no spec-decode line. {log.verdict.headline}: {'; '.join(reasons)}")
     words = "no spec-decode line, though tokens were drafted"
     return Finding(level, "Log", words, "Check that this is the predictor's log, and that it is complete.")
 
@@ -336,8 +343,12 @@ def _agreement(log: Analysis, status: PredictorStatus) -> list[Finding]:
     return [Finding("PASS", "Log", f"its lines hold {share} of the draft tokens that the predictor counts")]
 
 
+_EARLY = "the first drafts are younger than a line: vLLM writes one every 10 s (VLLM_LOG_STATS_INTERVAL)"
 _WRONG_PLACE = "Give the port of vLLM itself, not of a proxy: 8080 in a KServe predictor, 8000 by vLLM's default."
+_CREDENTIALS = "the credentials: a user in the URL, or --config.file with a bearer_token_file"
 _HINTS = {
+    "redirect": "Something in front of the predictor redirects, as a login does. Ask the predictor itself, in its pod "
+    f"or through kubectl port-forward, or give {_CREDENTIALS}.",
     "connect": f"Check that the predictor runs and listens there. {_WRONG_PLACE}",
     "tls": "For a private CA or another name, give --config.file: a file with this URL, its ca_file or server_name.",
     "timeout": "The predictor may still be loading, or be overloaded. Try again with a longer --predictor.timeout.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specdec_exporter.inspection.examination import UNREADABLE, Examination, baseline_finding, examine
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.verdict import Finding, Level
@@ -10,15 +12,19 @@ from specdec_exporter.state.status import PredictorStatus, Status
 STATUS_PATH = "api/v1/status"
 
 
-def examine_exporter(exporter: Status, predictor: PredictorStatus, policy: Policy) -> Examination:
-    """Return what the exporter says about one of its predictors, as an examination."""
-    return examine(_access(exporter, predictor), predictor, None, policy)
+def examine_exporter(
+    exporter: Status, predictor: PredictorStatus, policy: Policy, unused: Sequence[str] = ()
+) -> Examination:
+    """Return what the exporter says about one of its predictors, as an examination; ``unused`` flags are named."""
+    return examine(_access(exporter, predictor, unused), predictor, None, policy)
 
 
-def _access(exporter: Status, predictor: PredictorStatus) -> tuple[Finding, ...]:
+def _access(exporter: Status, predictor: PredictorStatus, unused: Sequence[str]) -> tuple[Finding, ...]:
     """Return the findings on the exporter, and on what it reads."""
     reads = f"{exporter.exporter_version} reads {predictor.inference_service} at {predictor.url}"
-    findings = [Finding("PASS", "Exporter", f"{reads}; figures of its window of {exporter.window_seconds:g} s")]
+    own = "The exporter has a window, a log and a baseline of its own. To use these, give the URL of the predictor."
+    note = f"Not used: {', '.join(unused)}. {own}" if unused else None
+    findings = [Finding("PASS", "Exporter", f"{reads}; figures of its window of {exporter.window_seconds:g} s", note)]
     if not predictor.up:
         level: Level = "WARN" if predictor.age_seconds is None else "FAIL"
         findings.append(Finding(level, "Metrics", predictor.up_reason or "no reason given", predictor.verdict.action))

@@ -49,6 +49,7 @@ _ANSWERED: Final = frozenset({"http_status", "not_metrics", "redirect"})
 _READING_SECONDS = 15.0
 _INTERVAL_SECONDS: Final = 5.0  # of a speed-up, if somebody waits for it
 _SHORT_SECONDS = 5.0  # needs no progress
+WINDOW_SECONDS: Final = 2.0
 
 Progress = Callable[[str, float], AbstractContextManager[None]]
 """Shows a text, and how much of so many seconds has passed."""
@@ -74,8 +75,8 @@ class Window:
         text = f"Reading {plain(url)} for {self.seconds:g} s; Ctrl-C ends it early and reports what there is"
         return self.progress(text, self.seconds)
 
-    async def readings(self) -> AsyncIterator[None]:
-        """Wait for the time of each reading; the one at a stop is the last."""
+    async def readings(self) -> AsyncIterator[bool]:
+        """Wait for the time of each reading, and say whether it is the last, as the one at a stop is."""
         left = max(1, math.ceil(self.seconds / self.reading_seconds))
         pause = self.seconds / left
         while left:
@@ -83,7 +84,30 @@ class Window:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), pause)
                 left = 0
-            yield
+            yield left == 0
+
+
+@dataclass(slots=True)
+class PredictorLog:
+    """The predictor's log, read once: files and globs as one log, as ``serve`` finds them. No ``paths``: none is given.
+
+    It is read just before the last reading of the metrics. So its lines are as fresh, and hold no draft that those do
+    not count.
+    """
+
+    paths: Sequence[str]
+    reading: LogReading | None = None
+
+    async def read(self, state: PredictorState) -> None:
+        """Read the log, if that is not done, and tell ``state`` of the start unless that is another release's."""
+        if not self.paths or self.reading is not None:
+            return
+        self.reading = await asyncio.to_thread(read_log, self.paths)
+        config = self.reading.analysis.last_config
+        foreign = state.is_other_engine or (config is not None and is_foreign(config, state.running.vllm_version))
+        if not foreign:
+            for event in self.reading.analysis.start.events:
+                observe_event(state, event)
 
 
 async def examined(
@@ -93,18 +117,18 @@ async def examined(
     log_paths: Sequence[str] = (),
     baseline_path: str | None = None,
     timeout_seconds: float = 5.0,
-    window_seconds: float = 2.0,
+    window_seconds: float = WINDOW_SECONDS,
     stop: asyncio.Event | None = None,
     progress: Progress = _silent,
 ) -> list[tuple[Examination, PredictorStatus]]:
-    """Examine the predictor at ``url`` (its base, or the full URL of its metrics).
+    """Examine the predictor at ``url`` (its base, also with ``/v1``, or the full URL of its metrics).
 
     ``access`` has its TLS and token. ``log_paths`` are files or globs, read whole as one log. ``timeout_seconds``
     limits each request. The figures cover ``window_seconds``; a baseline without speculation takes a longer window,
     which measures the speed-up. ``stop`` ends the window early.
 
     If an exporter answers at ``url`` (its base, or the full URL of its metrics or its status), its own window, log and
-    baseline count at once, for each of its predictors.
+    baseline count at once, for each of its predictors. A finding names what was given beside them and is not used.
 
     Raises ConfigError if ``url`` is not a URL, BaselineError if the baseline cannot be read.
     """
@@ -124,16 +148,18 @@ async def examined(
     window = Window(seconds, reading_seconds, stop or asyncio.Event(), progress)
     async with open_session() as session:
         fetcher = MetricsFetcher(session, url, access=access)
-        reading = await asyncio.to_thread(read_log, log_paths) if log_paths else None
-        fetches = await observe(fetcher, state, reading, timeout_seconds=timeout_seconds, window=window)
+        log = PredictorLog(log_paths)
+        fetches = await observe(fetcher, state, log, timeout_seconds=timeout_seconds, window=window)
         exporter = None
         if not state.snapshot.stats_present if state.snapshot else asks_exporter:
             exporter = await fetcher.ask(STATUS_PATH, Status, timeout_seconds)
     if exporter is not None:
-        return [(examine_exporter(exporter, status, policy), status) for status in exporter.predictors]
+        given = {"--window": window_seconds != WINDOW_SECONDS, "--predictor.log-path": log_paths}
+        unused = [name for name, value in (given | {"--baseline.file": baseline_path}).items() if value]
+        return [(examine_exporter(exporter, status, policy, unused), status) for status in exporter.predictors]
     fetches += (*_baseline(pinned, state), *map(pitfall_finding, (*noted(state), *outlying_engines(state))))
     status = status_of(state)
-    return [(examine(fetches, status, reading, policy, evidence_of(state)), status)]
+    return [(examine(fetches, status, log.reading, policy, evidence_of(state)), status)]
 
 
 def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Finding, ...]:
@@ -152,12 +178,20 @@ def _baseline(pinned: PinnedBaseline | None, state: PredictorState) -> tuple[Fin
 async def observe(
     fetcher: MetricsFetcher,
     state: PredictorState,
-    reading: LogReading | None,
+    log: PredictorLog,
     *,
     timeout_seconds: float,
     window: Window,
 ) -> tuple[Finding, ...]:
-    """Update ``state`` from the predictor over the window; return findings about the fetches."""
+    """Update ``state`` from the predictor over the window, and from its log; return findings about the fetches."""
+    findings = await _fetched(fetcher, state, log, timeout_seconds=timeout_seconds, window=window)
+    await log.read(state)
+    return findings
+
+
+async def _fetched(
+    fetcher: MetricsFetcher, state: PredictorState, log: PredictorLog, *, timeout_seconds: float, window: Window
+) -> tuple[Finding, ...]:
     started = time.monotonic()
     try:
         snapshot = await fetcher.fetch(timeout_seconds)
@@ -168,16 +202,13 @@ async def observe(
     answered = Finding("PASS", "Metrics", f"{state.url} answered in {(time.monotonic() - started) * 1000:.0f} ms")
     observe_snapshot(state, snapshot)
     observe_version(state, await fetcher.version(timeout_seconds, state.engine))
-    config = reading.analysis.last_config if reading else None
-    foreign = state.is_other_engine or (config is not None and is_foreign(config, state.running.vllm_version))
-    if reading is not None and not foreign:
-        for event in reading.analysis.start.events:
-            observe_event(state, event)
     if not snapshot.stats_present:
         return (answered,)
     try:
         with window.shown(state.url):
-            async for _ in window.readings():
+            async for is_last in window.readings():
+                if is_last:
+                    await log.read(state)
                 snapshot = await fetcher.fetch(timeout_seconds)
                 observe_snapshot(state, snapshot)
     except FetchError as error:
@@ -192,5 +223,5 @@ def read_log(patterns: Sequence[str]) -> LogReading:
     inputs = LogInputs.found(patterns)
     story = LogStory()
     story.add(inputs.events(REPORT_KINDS))
-    analysis = story.analysis(inputs.counters.uncounted)
+    analysis = story.analysis(inputs.counters)
     return LogReading(analysis, inputs.counters, tuple(inputs.failed.values()), story.deployment())

@@ -16,6 +16,7 @@ import msgspec
 from specdec_exporter.inspection.account import Account, OpenAccount, log_figures
 from specdec_exporter.inspection.silence import (
     API_SERVERS,
+    EMPTY,
     NO_ENGINE_CONFIG,
     NO_STATS_LINES,
     NOTHING_KNOWN,
@@ -24,6 +25,7 @@ from specdec_exporter.inspection.silence import (
 )
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.failures import FailedStart, explained
+from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import (
     START_KINDS,
     EngineConfig,
@@ -132,16 +134,14 @@ class LogStory:
             elif isinstance(event, ServerReady):
                 self._failed = None
 
-    def analysis(self, left_out: int = 0) -> Analysis:
-        """Return what was read so far. ``left_out``: lines that look like statistics and do not count."""
+    def analysis(self, counters: ReaderCounters | None = None) -> Analysis:
+        """Return what was read so far. ``counters`` are those of the reader, if one has read a log to its end."""
         accounts = tuple(account.close() for account in self._accounts.values() if account.config or account.windows)
         judged = next((account for account in reversed(accounts) if account.windows and _speculates(account)), None)
         evidence = self._evidence(judged)
         last = self._failed
         failed = explained(last.failure, last.message, last.timestamp) if last else None
-        silence = None if judged else self._silence()
-        if left_out and judged is None and self._is_on() is not False:
-            silence = lines_left_out(left_out)
+        silence = None if judged else self._silence_of(counters)
         verdict = silence or judge(_about(judged, evidence) if judged else evidence, self._policy).verdict
         return Analysis(
             first_timestamp=self._first,
@@ -227,6 +227,14 @@ class LogStory:
         if self._is_on() is False:
             return "speculation_off"
         return "not_drafting" if self._busy_stats_lines else "idle"
+
+    def _silence_of(self, counters: ReaderCounters | None) -> Verdict | None:
+        """Return the verdict on a log without a line about drafts that counts, if it tells nothing else."""
+        if counters is not None and not counters.bytes:
+            return EMPTY
+        if counters is not None and counters.uncounted and self._is_on() is not False:
+            return lines_left_out(counters.uncounted)
+        return self._silence()
 
     def _silence(self) -> Verdict | None:
         """Return the verdict on a log that does not even tell whether anything was drafted."""

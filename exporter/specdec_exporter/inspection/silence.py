@@ -31,6 +31,11 @@ def lines_left_out(number: int) -> Verdict:
     )
 
 
+EMPTY: Final = Verdict(
+    code="unknown",
+    headline="The log is empty",
+    action="Give the log that the predictor writes, such as kubectl logs POD; or ask it: specdec-exporter check URL.",
+)
 NO_ENGINE_CONFIG: Final = Verdict(
     code="unknown",
     headline="Tokens were generated, but no spec-decode line was logged",
@@ -45,11 +50,12 @@ STATISTICS_OFF: Final = Verdict(
     reasons=("its arguments in this log have --disable-log-stats, which also stops the counters in /metrics",),
     action="Start vLLM without --disable-log-stats.",
 )
+NO_TRAFFIC: Final = "no traffic yet: idle intervals are logged at DEBUG level only"
 NO_STATS_LINES: Final = Verdict(
     code="unknown",
     headline="Speculation is configured, but the log holds no stats line",
     reasons=(
-        "no traffic yet: idle intervals are logged at DEBUG level only",
+        NO_TRAFFIC,
         "or --disable-log-stats, or a log level above INFO (VLLM_LOGGING_LEVEL)",
         "or several API servers (--api-server-count, --data-parallel-size), which switch the lines off",
     ),

@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 _STEPS: Final = 1000  # acceptance is counted to a thousandth
+FEWEST_PARTS: Final = 5  # of fewer, most percentiles are one and the same part
 
 
 class AcceptanceSpread(msgspec.Struct, frozen=True, kw_only=True):
-    """Percentiles (``{"p50": 0.71}``) of the acceptance of ``parts``: windows or requests. Empty without a part.
+    """Percentiles (``{"p50": 0.71}``) of the acceptance of ``parts``: windows or requests. Empty below five.
 
     ``by_part`` counts each part once. ``by_draft`` counts each draft once, so busy parts weigh more. Windows spread
     less than their requests: the more requests share one, the less.
@@ -39,10 +40,10 @@ class SpreadCounter:
 
     def spread(self, ranks: Sequence[int]) -> AcceptanceSpread:
         """Return the percentiles at ``ranks`` (1..99)."""
+        parts = sum(self.parts)
+        ranks = ranks if parts >= FEWEST_PARTS else ()
         return AcceptanceSpread(
-            parts=sum(self.parts),
-            by_part=_percentiles(self.parts, ranks),
-            by_draft=_percentiles(self.drafts, ranks),
+            parts=parts, by_part=_percentiles(self.parts, ranks), by_draft=_percentiles(self.drafts, ranks)
         )
 
 

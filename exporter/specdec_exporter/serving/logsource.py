@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -16,6 +15,7 @@ from specdec_exporter.predictor.log.scan import LogScanner
 from specdec_exporter.predictor.sources.follow import LogFollower
 from specdec_exporter.predictor.sources.kubelog import KubernetesLogReader, predictors_container
 from specdec_exporter.predictor.sources.stdin import StreamFollower
+from specdec_exporter.predictor.sources.stream import open_stdin
 
 
 class LogSource(Protocol):
@@ -49,7 +49,7 @@ def open_log_source(settings: PredictorSettings, counters: ReaderCounters) -> Lo
     if "-" in settings.log_paths:
         if len(settings.log_paths) > 1:
             raise ConfigError("--predictor.log-path: stdin ('-') cannot be read together with files")
-        return StreamFollower(sys.stdin.fileno(), new_scanner(), counters=counters)
+        return StreamFollower(open_stdin().fileno(), new_scanner(), counters=counters)
     return LogFollower(
         settings.log_paths,
         counters=counters,

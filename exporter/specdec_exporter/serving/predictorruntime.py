@@ -28,7 +28,11 @@ from specdec_exporter.state.status import PredictorStatus
 LOG = logging.getLogger("specdec")
 
 STOP_SECONDS = 2.5  # for reading a log to its end; a process has 5 s to end
-_NOTES = {"too_many_engines": "engines are left out", "several_processes": "several processes answer"}
+_NOTES = {
+    "too_many_engines": "engines are left out",
+    "several_processes": "several processes answer",
+    "unusable_counters": "counters cannot be used",
+}
 
 
 @dataclass(slots=True)

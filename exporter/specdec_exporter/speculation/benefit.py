@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
+from specdec_exporter.formatting import percent
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.speculation.acceptance import ratio
 from specdec_exporter.speculation.chance import Estimate, Z
@@ -62,7 +63,7 @@ def break_even(
 def against(figures: Figures, even: BreakEven) -> str:
     """Say what a step gives and what would pay: as lengths where they are known, which need no k to be read."""
     if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
-        return f"acceptance {figures.acceptance_ratio or 0.0:.2f}; {needed(figures, even)}"
+        return f"acceptance {percent(figures.acceptance_ratio)}; {needed(figures, even)}"
     return f"{figures.mean_acceptance_length:.2f} tokens a step; {needed(figures, even)}"
 
 
@@ -73,7 +74,7 @@ def needed(figures: Figures, even: BreakEven) -> str:
         number = f"{load:.{0 if load >= _WHOLE else 1}f}".removesuffix(".0")
         where = f"at {number} request{'' if number == '1' else 's'} in decode"
     if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
-        return f"{where} about {even.acceptance_ratio:.2f} pays off, {even.basis}"
+        return f"{where} about {even.acceptance_ratio:.0%} pays off, {even.basis}"
     # The length assumes that all of each draft is verified.
     about = "at most" if figures.partly_verified and even.basis == "assumed" else "about"
     return f"{where} {about} {even.mean_acceptance_length:.2f} pay off, {even.basis}"

@@ -54,7 +54,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     ``figures`` belong to the span to judge, and ``cost`` compares it with the baseline's step times; ``None`` without
     such a baseline. ``log_windows`` counts spec-decode lines; ``None``: no log is read. ``deployment`` has what the
     server's arguments say. ``draft_overhead_ratio``: seconds of drafting / seconds of an iteration, by the engine;
-    ``interval_acceptance_length`` is that of its last interval, by its own gauge.
+    ``interval_acceptance_length`` is that of its last interval, by its own gauge. ``unusable``: why counters that a
+    verdict rests on cannot be used, in words.
     """
 
     state: StateName
@@ -70,6 +71,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: Measured | None = None
     deployment: Deployment = Deployment()
     inference_engine: InferenceEngine = VLLM
+    unusable: tuple[str, ...] = ()
     draft_overhead_ratio: float | None = None
     interval_acceptance_length: float | None = None
 

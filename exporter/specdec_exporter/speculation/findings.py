@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import msgspec
 
+from specdec_exporter.formatting import percent
 from specdec_exporter.predictor.versions import LOSSY_REJECTION
 from specdec_exporter.speculation.benefit import BreakEven, needed
 from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.evidence import DecodingBaseline, Evidence
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import LatencyPolicy, Policy
-from specdec_exporter.speculation.verdict import Finding, VerdictCode
+from specdec_exporter.speculation.verdict import GOOD, LOSSES, WORDS, Finding, VerdictCode
 
 _NO_RATE = "Draft tokens are not counted: there is a length, and no acceptance rate."
 
@@ -48,9 +49,9 @@ def _acceptance(
 ) -> list[Finding]:
     if (rate := figures.acceptance_ratio) is None:
         return [Finding("PASS", "Verification", PARTLY_VERIFIED if figures.partly_verified else _NO_RATE)]
-    text = f"acceptance {rate:.2f} (break-even {even.acceptance_ratio:.2f}, {even.basis})"
+    text = f"acceptance {percent(rate)} (break-even {even.acceptance_ratio:.0%}, {even.basis})"
     if rate < policy.acceptance_ratio_flag and not low:
-        text += f"; below {policy.acceptance_ratio_flag:g}, a flag that alerts nobody"
+        text += f"; below {policy.acceptance_ratio_flag:.0%}, a flag that alerts nobody"
     found = Finding("WARN" if low else "PASS", "Acceptance", text)
     return [found, *_suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)]
 
@@ -58,7 +59,7 @@ def _acceptance(
 def _by_step(figures: Figures, policy: Policy, *, suspect: bool) -> Iterator[Finding]:
     """Yield what tokens per step and the curve say; ``suspect``: whether the draft may be why speculation loses."""
     if figures.tokens_per_step is not None:
-        text = f"tokens per step {figures.tokens_per_step:.2f}, which is the ceiling of the speed-up"
+        text = f"tokens per step {figures.tokens_per_step:.2f}, the upper limit of the speed-up"
         yield Finding("PASS", "Tokens per step", text)
     if suspect and (curve := curve_finding(figures, policy)) is not None:
         yield curve
@@ -97,14 +98,19 @@ def curve_finding(figures: Figures, policy: Policy) -> Finding | None:
 
 
 def chance_findings(
-    preliminary: str | None, within_chance: tuple[VerdictCode, ...], interval: Estimate | None
+    preliminary: str | None, code: VerdictCode, within_chance: tuple[VerdictCode, ...], interval: Estimate | None
 ) -> list[Finding]:
     """Return how far chance could explain the verdict. ``preliminary``: the drafts are of too few requests."""
     findings = [Finding("PASS", "Chance", preliminary)] if preliminary else []
     if within_chance:
-        words = " or ".join(code.replace("_", " ") for code in within_chance)
-        acceptance = f": acceptance lies between {interval.low:.2f} and {interval.high:.2f} (95 %)" if interval else ""
-        findings.append(Finding("PASS", "Chance", f"it may also be {words}{acceptance}"))
+        possible = {code, *within_chance}
+        others = " or ".join(f'"{WORDS[other].title.lower()}"' for other in within_chance)
+        words = f"more drafts may change the verdict to {others}"
+        if possible & GOOD and possible & LOSSES:
+            words = "too early to tell whether speculation pays"
+        ends = (interval.low, interval.high) if interval else ()
+        acceptance = f": acceptance lies between {' and '.join(map(percent, ends))} (95%)" if ends else ""
+        findings.append(Finding("PASS", "Chance", f"{words}{acceptance}"))
     return findings
 
 

@@ -27,16 +27,17 @@ from specdec_exporter.speculation.sentences import (
     undecided,
     without_drafts,
 )
-from specdec_exporter.speculation.verdict import FINE, Finding, Judgement, Level, Undecided, Verdict
-from specdec_exporter.speculation.weighing import Weighed, weigh
+from specdec_exporter.speculation.verdict import LOSSES, WORDS, Finding, Judgement, Level, Undecided, Verdict
+from specdec_exporter.speculation.weighing import Weighed, no_word, weigh
 
 
 def judge(evidence: Evidence, policy: Policy) -> Judgement:
     """Judge ``evidence``. Its figures belong to a window, or to a lifetime if there is no window.
 
-    Too few drafts give no verdict.
+    Too few drafts, or of too few requests, give no verdict.
     """
-    verdict, findings = tell(weigh(evidence, policy), policy)
+    weighed = weigh(evidence, policy)
+    verdict, findings = tell(weighed if weighed.preliminary is None else no_word(weighed), policy)
     return Judgement(verdict=verdict, findings=findings, pitfalls=evidence.pitfalls())
 
 
@@ -59,7 +60,7 @@ def _undecided(weighed: Weighed, case: Undecided, reason: str) -> tuple[Verdict,
 
 def _without_drafts(weighed: Weighed) -> Verdict:
     said, measured = without_drafts(weighed.evidence), weighed.measured
-    loses = weighed.code in ("harmful", "not_paying")
+    loses = weighed.code in LOSSES
     headline, action = IDLE_SPECULATION if loses else (said.headline, said.action)
     return Verdict(
         code=weighed.code,
@@ -71,14 +72,9 @@ def _without_drafts(weighed: Weighed) -> Verdict:
     )
 
 
-def told(
-    verdict: Verdict, state: str, pitfalls: tuple[KnownPitfall, ...], acceptance_ratio_min: float = 0.0
-) -> Judgement:
+def told(verdict: Verdict, state: str, pitfalls: tuple[KnownPitfall, ...]) -> Judgement:
     """Return a judgement that was made elsewhere: its verdict is the one finding."""
-    accepted = verdict.acceptance_ratio
-    low = verdict.code == "watch" and accepted is not None and accepted.value < acceptance_ratio_min
-    level, subject = SUBJECTS.get(state) or ("PASS" if verdict.code in FINE and not low else "WARN", "Verdict")
-    finding = Finding(level, subject, verdict.headline, verdict.action)
+    finding = Finding(WORDS[verdict.code].level, SUBJECTS.get(state, "Verdict"), verdict.headline, verdict.action)
     return Judgement(verdict=verdict, findings=(finding,), pitfalls=pitfalls)
 
 
@@ -89,7 +85,7 @@ def _judged(weighed: Weighed, figures: Figures, even: BreakEven, policy: Policy)
     findings = [
         *_measured_findings(weighed),
         *by_break_even(figures, evidence.num_speculative_tokens, even, policy, code, decided=decided),
-        *chance_findings(weighed.preliminary, weighed.within_chance, weighed.acceptance_ratio),
+        *chance_findings(weighed.preliminary, code, weighed.within_chance, weighed.acceptance_ratio),
         *cost_findings(evidence),
         *interval_findings(evidence),
         *prompt_findings(figures, evidence.baseline, policy),
@@ -97,7 +93,8 @@ def _judged(weighed: Weighed, figures: Figures, even: BreakEven, policy: Policy)
     ]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
     if code != "healthy":
-        findings[0] = msgspec.structs.replace(findings[0], action=action)
+        level = findings[0].level if any(finding.level != "PASS" for finding in findings) else WORDS[code].level
+        findings[0] = msgspec.structs.replace(findings[0], level=level, action=action)
     elif decided:  # there is nothing to do, unless a finding says so
         action = next((finding.action for finding in findings if finding.action), action)
     verdict = Verdict(

@@ -11,7 +11,7 @@ from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEn
 from specdec_exporter.speculation.benefit import BreakEven, against
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Level, Undecided, Verdict
+from specdec_exporter.speculation.verdict import Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed
 
 _Words = tuple[str, str]
@@ -76,10 +76,8 @@ def _words(weighed: Weighed, figures: Figures, even: BreakEven) -> _Words:
             return _SLOWER_PAYING if pays else _SLOWER_BY_DRAFTS if by_drafts else _SLOWER
         case "harmful":
             return _HARMFUL_BY_STEPS if by_steps else _HARMFUL
-        case "not_paying":
-            return _NOT_PAYING
-        case "healthy":
-            return _HEALTHY_MEASURED if pays else _HEALTHY
+        case "not_paying" | "healthy" | "not_measured":
+            return _ALWAYS[weighed.code]
     return _WATCH_BY_STEPS if by_steps else _WATCH_LOW if _is_low(rate, even) else _WATCH
 
 
@@ -107,6 +105,10 @@ _UNDECIDED: dict[Undecided, _Words] = {
     "unknown_k": (
         "There is a length, and too little else for a verdict",
         "To know, compare results of vllm bench serve with and without speculation (specdec-exporter compare).",
+    ),
+    "unusable": (
+        "A counter of the predictor cannot be used, so there is no verdict",
+        "Restart the predictor. If that does not help, look for a plugin, a patch or a proxy that changes its metrics.",
     ),
     "synthetic": (
         "Acceptance is synthetic: it says nothing about the draft",
@@ -148,8 +150,9 @@ _WATCH_LOW = (
 )
 _WATCH = ("May pay: {against}", "To know, {measure}.")
 _WATCH_BY_STEPS = ("The measurement does not tell yet whether speculation pays", "To know, {measure}.")
-_HEALTHY_MEASURED = ("Speculation is paying off", "Nothing to do.")
-_HEALTHY = ("Probably pays: {against}", "To know, {measure}.")
+_HEALTHY = ("Speculation is paying off", "Nothing to do.")
+_NOT_MEASURED = ("Probably pays: {against}", "To know, {measure}.")
+_ALWAYS = {"not_paying": _NOT_PAYING, "healthy": _HEALTHY, "not_measured": _NOT_MEASURED}
 
 SUSPECTED = (
     "Decoding may be slower with speculation than without it",
@@ -161,17 +164,17 @@ IDLE_SPECULATION = (
     "Run without --speculative-config at this load: a k of 0 still costs time in each step.",
 )
 
-# States without drafts to judge: level and subject of the one finding, and the verdict.
-SUBJECTS: dict[str, tuple[Level, str]] = {
-    "unreachable": ("FAIL", "Metrics"),
-    "stats_disabled": ("FAIL", "Statistics"),
-    "speculation_off": ("WARN", "Speculation"),
-    "idle": ("PASS", "Drafting"),
-    "not_drafting": ("WARN", "Drafting"),
+# States without drafts to judge: subject of the one finding, and the verdict.
+SUBJECTS: dict[str, str] = {
+    "unreachable": "Metrics",
+    "stats_disabled": "Statistics",
+    "speculation_off": "Speculation",
+    "idle": "Drafting",
+    "not_drafting": "Drafting",
 }
 _WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "unreachable": WithoutDrafts(
-        headline="No metrics of the predictor, so nothing is known",
+        headline="No metrics of the predictor: what it does now is not known",
         action="Check that the predictor runs and that its URL is that of the port with its /metrics.",
     ),
     "stats_disabled": WithoutDrafts(

@@ -7,7 +7,7 @@ and ``analyze`` show this judgement; the rule pack records the same states by th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -15,13 +15,53 @@ from specdec_exporter.predictor.versions import KnownPitfall
 from specdec_exporter.speculation.benefit import Basis
 from specdec_exporter.speculation.chance import Estimate
 
-VerdictCode = Literal["healthy", "watch", "slower", "not_paying", "harmful", "broken", "idle", "off", "unknown"]
+VerdictCode = Literal[
+    "no_metrics",
+    "broken",
+    "harmful",
+    "not_paying",
+    "slower",
+    "watch",
+    "unknown",
+    "not_measured",
+    "healthy",
+    "idle",
+    "off",
+]
+# The same drafts: a gain that is measured, and one that acceptance alone promises.
+GOOD: Final[frozenset[VerdictCode]] = frozenset({"healthy", "not_measured"})
+LOSSES: Final[frozenset[VerdictCode]] = frozenset({"broken", "harmful", "not_paying"})
 # Words that say nothing against drafts.
-FINE: Final[frozenset[VerdictCode]] = frozenset({"healthy", "watch"})
+FINE: Final[frozenset[VerdictCode]] = GOOD | {"watch"}
 # Why there is no word though there are drafts.
-Undecided = Literal["no_figures", "few_drafts", "synthetic", "unknown_k"]
+Undecided = Literal["no_figures", "few_drafts", "synthetic", "unknown_k", "unusable"]
 Level = Literal["PASS", "WARN", "FAIL"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # the worst is the last
+Colour = Literal["red", "amber", "grey", "green"]
+
+
+class Word(NamedTuple):
+    """How a verdict reads wherever it is shown: its title, its colour, and the level of its finding."""
+
+    title: str
+    colour: Colour
+    level: Level
+
+
+# Only a measured speed-up is green, and a guess is grey. Off is nothing wrong, but whoever checks drafts must hear it.
+WORDS: Final[dict[VerdictCode, Word]] = {
+    "no_metrics": Word("No metrics", "red", "FAIL"),
+    "broken": Word("Broken", "red", "WARN"),
+    "harmful": Word("Harmful", "red", "WARN"),
+    "not_paying": Word("Not paying off", "red", "WARN"),
+    "slower": Word("Slower", "amber", "WARN"),
+    "watch": Word("Watch", "amber", "WARN"),
+    "unknown": Word("Unknown", "amber", "WARN"),
+    "not_measured": Word("Not measured", "grey", "PASS"),
+    "healthy": Word("Healthy", "green", "PASS"),
+    "idle": Word("Idle", "grey", "PASS"),
+    "off": Word("Off", "grey", "WARN"),
+}
 
 
 def worst(levels: Iterable[Level]) -> Level:

@@ -2,7 +2,7 @@
 
 A speed-up measured against a baseline without speculation decides, whatever is accepted: harmful, not paying or
 healthy. If it tells nothing yet, or cannot at this load, the word is watch. Without such a baseline, acceptance
-decides: broken, watch or healthy. Nothing is said to lose by acceptance, because break-even is a guess then. Where
+decides: broken, watch or not measured. Nothing is said to lose by acceptance, because break-even is a guess then. Where
 drafts are fine and decoding is slower than at baseline, the word is slower: look elsewhere.
 
 Where vLLM verifies only part of each draft (adaptive verification), it counts all of it as drafted, so that acceptance
@@ -30,13 +30,13 @@ from specdec_exporter.speculation.chance import Estimate, proportion
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.policy import Policy
-from specdec_exporter.speculation.verdict import FINE, Undecided, VerdictCode
+from specdec_exporter.speculation.verdict import FINE, GOOD, Undecided, VerdictCode
 
 # By acceptance, from the lowest to the highest.
-_BY_ACCEPTANCE: Final[tuple[VerdictCode, ...]] = ("broken", "watch", "healthy")
+_BY_ACCEPTANCE: Final[tuple[VerdictCode, ...]] = ("broken", "watch", "not_measured")
 _WITHOUT_DRAFTS: Final[dict[StateName, VerdictCode]] = {
-    "unreachable": "unknown",
-    "stats_disabled": "unknown",
+    "unreachable": "no_metrics",
+    "stats_disabled": "no_metrics",
     "speculation_off": "off",
     "idle": "idle",
     "not_drafting": "watch",
@@ -74,6 +74,8 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
 
     Too few drafts give no word.
     """
+    if evidence.unusable and evidence.state not in ("unreachable", "drafting"):
+        return Weighed(code="unknown", evidence=evidence, undecided=("unusable", "; ".join(evidence.unusable)))
     if evidence.state == "not_drafting":
         return _without_drafts(evidence, policy)
     if evidence.state != "drafting":
@@ -99,8 +101,21 @@ def weigh(evidence: Evidence, policy: Policy) -> Weighed:
     return _with_drafts(figures, rate, evidence, policy, few=few, interval=interval)
 
 
+def no_word(weighed: Weighed) -> Weighed:
+    """Say that the drafts are too few to be sure, because the next request may change the word."""
+    return Weighed(
+        code="unknown",
+        evidence=weighed.evidence,
+        undecided=("few_drafts", weighed.preliminary or ""),
+        acceptance_ratio=weighed.acceptance_ratio,
+        preliminary=weighed.preliminary,
+    )
+
+
 def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
     figures, interval = evidence.figures, evidence.interval_acceptance_length
+    if evidence.unusable:
+        return "unusable", "; ".join(evidence.unusable)
     if figures is not None and figures.mean_acceptance_length is not None:
         return "unknown_k", f"{figures.mean_acceptance_length:.2f} tokens a step; of how many drafted is not known"
     if interval is not None and (figures is None or figures.drafts is None):
@@ -150,7 +165,7 @@ def _with_drafts(
         code=code,
         evidence=evidence,
         acceptance_ratio=interval,
-        within_chance=tuple(sorted(possible - {code})),
+        within_chance=tuple(sorted(possible - (GOOD if code in GOOD else {code}))),
         even=even,
         measured=measured,
         late=late,
@@ -226,7 +241,7 @@ def _guess(
         if (accepted if head is None else head) < broken:
             return "broken"
         doubtful = evidence.cost is not None or (evidence.speedup_max or 1.0) < 1.0
-        return "watch" if doubtful or accepted < even.watch_acceptance_ratio else "healthy"
+        return "watch" if doubtful or accepted < even.watch_acceptance_ratio else "not_measured"
 
     interval = acceptance_interval(figures, policy)
     ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)

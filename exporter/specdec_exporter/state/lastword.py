@@ -10,8 +10,8 @@ from specdec_exporter.speculation.chance import Estimate
 from specdec_exporter.speculation.judging import tell
 from specdec_exporter.speculation.policy import Policy
 from specdec_exporter.speculation.sentences import SUSPECTED
-from specdec_exporter.speculation.verdict import Verdict, VerdictCode
-from specdec_exporter.speculation.weighing import Weighed
+from specdec_exporter.speculation.verdict import GOOD, WORDS, Verdict, VerdictCode
+from specdec_exporter.speculation.weighing import Weighed, no_word
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def _next_word(before: Remembered | None, judged: Said, now: float, policy: Poli
     before = before or Remembered(shown=judged)
     word = before.word if now - before.said_at < hold else None
     if judged.now.preliminary is not None or judged.basis is None:
-        shown = judged if judged.now.preliminary is None else _preliminary(word, judged, judged.now.preliminary)
+        shown = judged if judged.now.preliminary is None else _preliminary(word, judged)
         return replace(before, shown=shown, word=word)
     guessed = judged.basis == "measured" and (before.word is None or before.word.basis == "assumed")
     if guessed and judged.code == "watch":  # the measurement does not tell yet: what it will tell is said at once
@@ -114,7 +114,7 @@ def _next_word(before: Remembered | None, judged: Said, now: float, policy: Poli
         return Remembered(shown=judged, word=judged, since=now, said_at=now)
     if word.code == judged.code:
         return replace(before, shown=judged, word=judged, said_at=now)
-    reason = f"it ends after {hold / 60:.0f} minutes in which no reading says {word.code.replace('_', ' ')}"
+    reason = f"it ends after {hold / 60:.0f} minutes in which no reading says {WORDS[word.code].title.lower()}"
     return replace(before, shown=_kept(word, judged, reason))
 
 
@@ -122,6 +122,8 @@ def _is_left(word: Said, judged: Said, *, is_old: bool) -> bool:
     """Whether ``word`` is left at once. ``is_old``: it was first said so long ago that a doubt suffices."""
     if word.code == judged.code:
         return False
+    if word.code in GOOD and judged.code in GOOD:
+        return True  # a gain that is measured no longer is called a guess at once
     # A guess tells nothing of a measured speed-up. Of latency it does: it is not slower than at baseline.
     by_guess = word.basis == "measured" and judged.basis == "assumed" and word.code != "slower"
     if judged.code == "harmful" or (word.code not in judged.within_chance and not by_guess):
@@ -132,19 +134,11 @@ def _is_left(word: Said, judged: Said, *, is_old: bool) -> bool:
     return is_old and doubted and word.code == "healthy"
 
 
-def _preliminary(word: Said | None, judged: Said, reason: str) -> Said:
-    """Return the last word; else that there is none, because the next request may change it."""
+def _preliminary(word: Said | None, judged: Said) -> Said:
+    """Return the last word; else that there is none."""
     if word is not None:
         return _kept(word, judged, "there are too few drafts now for another verdict")
-    return Said.of(
-        Weighed(
-            code="unknown",
-            evidence=judged.now.evidence,
-            undecided=("few_drafts", reason),
-            acceptance_ratio=judged.acceptance_ratio,
-            preliminary=reason,
-        )
-    )
+    return Said.of(no_word(judged.now))
 
 
 def _kept(word: Said, judged: Said, reason: str) -> Said:

@@ -30,6 +30,7 @@ from specdec_exporter.state.view import (
     said_of,
     start_of,
     state_name,
+    unusable_of,
     window_of,
 )
 
@@ -171,6 +172,17 @@ def noted(state: PredictorState) -> tuple[KnownPitfall, ...]:
                 action="Run one exporter for each predictor; it shows more engines. If there should be fewer, see who "
                 "answers.",
                 costly=False,
+            )
+        )
+    if unusable := list(unusable_of(state).values()):
+        notes.append(
+            KnownPitfall(
+                code="unusable_counters",
+                releases="",
+                meaning=f"{'; '.join(unusable)}. Figures computed from this are not known.",
+                action="Restart the predictor. If that does not help, look for a plugin, a patch or a proxy that "
+                "changes its metrics.",
+                costly=True,
             )
         )
     if processes > 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, counts_of, figures, timed_counts_of, without_length
 from specdec_exporter.speculation.measured import Measured
+from specdec_exporter.speculation.verdict import GOOD
 from specdec_exporter.speculation.weighing import weigh
 from specdec_exporter.state.drafts import Drafted, drafts_of_log
 from specdec_exporter.state.lastword import Remembered, remembered
@@ -319,9 +320,18 @@ def evidence_of(state: PredictorState) -> Evidence:
         cost=state.cost,
         deployment=state.running.deployment,
         inference_engine=state.engine,
+        unusable=tuple(why for field, why in unusable_of(state).items() if field in _DECIDING),
         draft_overhead_ratio=_mean(state, "draft_overhead_ratio"),
         interval_acceptance_length=_mean(state, "interval_acceptance_length"),
     )
+
+
+_DECIDING: Final = frozenset({"generation_tokens", "drafts", "draft_tokens", "accepted_tokens"})
+
+
+def unusable_of(state: PredictorState) -> dict[str, str]:
+    """Return which samples of the last answer are no counts, and why, by field."""
+    return state.snapshot.unusable if state.snapshot else {}
 
 
 def _mean(state: PredictorState, field: Literal["draft_overhead_ratio", "interval_acceptance_length"]) -> float | None:
@@ -338,4 +348,4 @@ def said_of(state: PredictorState) -> Remembered:
         return replace(said, shown_since=now)
     if before.shown.code == said.shown.code:
         return replace(said, shown_since=before.shown_since, first=before.first)
-    return replace(said, shown_since=now, first=before.first and before.shown.code != "healthy")
+    return replace(said, shown_since=now, first=before.first and before.shown.code not in GOOD)

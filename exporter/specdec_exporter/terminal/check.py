@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Console
 
 from specdec_exporter.inspection.examination import Examination
-from specdec_exporter.inspection.logstory import Analysis
 from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.state.status import PredictorStatus
@@ -26,21 +25,21 @@ def print_examination(console: Console, examination: Examination, status: Predic
     for finding in examination.findings:
         print_finding(console, finding)
     log = examination.log
-    columns = _columns(status, log)
-    if columns:
-        heading(console, "Figures" if len(columns) > 1 else f"Figures: {columns[0][0]}", figures_table(columns))
+    if columns := _columns(examination, status):
+        title = "Old figures" if status.old or not status.up else "Figures"
+        heading(console, title if len(columns) > 1 else f"{title}: {columns[0][0]}", figures_table(columns))
     _print_engines(console, status)
     if examination.basis is not None:
         print_curve(console, examination.basis)
-    if log is not None:
-        print_known(console, [warning for warning in log.warnings if not WARNINGS[warning.code].costly])
+    warnings = status.warnings if log is None else log.warnings
+    print_known(console, [warning for warning in warnings if log is None or not WARNINGS[warning.code].costly])
     print_verdict(console, examination.verdict)
     print_summary(console, examination.level, (finding.level for finding in examination.findings))
 
 
-def _columns(status: PredictorStatus, log: Analysis | None) -> list[tuple[str, Figures]]:
-    """Return the figures that are known, by the name of their span."""
-    columns: list[tuple[str, Figures]] = []
+def _columns(examination: Examination, status: PredictorStatus) -> list[tuple[str, Figures]]:
+    """Return the figures by the name of their span."""
+    log, columns = examination.log, []
     if status.window is not None and status.window.drafted:
         columns.append(("now" if not status.window.seconds else f"{status.window.seconds:.1f} s", status.window))
     if status.lifetime is not None:

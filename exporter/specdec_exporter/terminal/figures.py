@@ -14,23 +14,13 @@ from rich.text import Text
 from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.figures import Figures
-from specdec_exporter.speculation.verdict import Finding, Level, Verdict, VerdictCode
+from specdec_exporter.speculation.verdict import WORDS, Colour, Finding, Level, Verdict
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only
 from specdec_exporter.terminal.sheet import Sheet, table
 
 _BAR_CELLS = 20
 _LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
-_VERDICT_STYLE: dict[VerdictCode, str] = {
-    "healthy": "green",
-    "watch": "yellow",
-    "slower": "yellow",
-    "not_paying": "red",
-    "harmful": "red",
-    "broken": "red",
-    "idle": "blue",
-    "off": "blue",
-    "unknown": "blue",
-}
+_STYLE: dict[Colour, str] = {"red": "red", "amber": "yellow", "grey": "bright_black", "green": "green"}
 
 
 # Name, field of the figures, how it is printed, definition.
@@ -153,15 +143,20 @@ def print_known(console: Console, warnings: Sequence[WarningCount], pitfalls: Se
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
     """Print the verdict in a frame: headline, reasons, next action."""
-    guessed = verdict.basis == "assumed" and verdict.code == "healthy"
-    title = f"Verdict: {verdict.code.replace('_', ' ')}{', assumed' if guessed else ''}"
-    style = "blue" if guessed else _VERDICT_STYLE[verdict.code]
+    word = WORDS[verdict.code]
     lines = [Text(plain(verdict.headline), style="bold")]
     lines += [Text(f"- {plain(reason)}") for reason in verdict.reasons]
     if verdict.action:
         lines.append(Text("Next: ", style="bold").append(plain(verdict.action), style=""))
     console.print()
-    console.print(Panel(Text("\n").join(lines), title=Text(title), title_align="left", border_style=style))
+    console.print(
+        Panel(
+            Text("\n").join(lines),
+            title=Text(f"Verdict: {word.title.lower()}"),
+            title_align="left",
+            border_style=_STYLE[word.colour],
+        )
+    )
 
 
 def print_summary(console: Console, level: Level, findings: Iterable[Level]) -> None:
@@ -177,7 +172,7 @@ def print_finding(console: Console, finding: Finding) -> None:
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    words = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 0.5"
+    words = finding.found.removeprefix(f"{finding.subject.lower()} ")  # not "Acceptance: acceptance 50%"
     grid.add_row(head, Text(f"{finding.subject}: ", style="bold").append(plain(words), style=""))
     if finding.action:
         grid.add_row("", Text("-> ", style="dim").append(plain(finding.action), style=""))

@@ -12,6 +12,7 @@ from specdec_exporter.formatting import percent, plain, size
 from specdec_exporter.inspection.account import Account, NotableWindow
 from specdec_exporter.inspection.examination import failed_starts, sampling_words
 from specdec_exporter.inspection.logstory import Analysis
+from specdec_exporter.inspection.spread import FEWEST_PARTS
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
 from specdec_exporter.predictor.log.speculator import Speculator
@@ -142,12 +143,15 @@ def _print_windows(console: Console, judged: Account) -> None:
     rows: list[tuple[str, str]] = []
     spread = judged.spread
     if judged.best is not None and judged.worst is not None:
-        indented(console, spread_table({"window": spread.by_part, "draft": spread.by_draft}))
-        note = "These are spreads of windows, not of requests: the more requests share a window, the less it differs."
-        indented(console, note)
+        counted = f"{spread.parts:,} windows with at least {min_drafts} drafts"
+        if spread.by_part:
+            indented(console, spread_table({"window": spread.by_part, "draft": spread.by_draft}))
+            indented(console, _OF_WINDOWS)
+        else:
+            counted += f"; percentiles need {FEWEST_PARTS}"
         rows.append(("Best", _notable(judged.best, judged)))
         rows.append(("Worst", _notable(judged.worst, judged)))
-        rows.append(("Counted", f"{spread.parts:,} windows with at least {min_drafts} drafts"))
+        rows.append(("Counted", counted))
     elif judged.deployment.adaptive_verification:
         rows.append(("Acceptance", PARTLY_VERIFIED))
     else:
@@ -170,6 +174,11 @@ def _in_parts(history: Sequence[float | None], most: int) -> Sequence[float | No
         couples = [[ratio for ratio in history[at : at + 2] if ratio is not None] for at in range(0, len(history), 2)]
         history = [sum(couple) / len(couple) if couple else None for couple in couples]
     return history
+
+
+_OF_WINDOWS: Final = (
+    "These are spreads of windows, not of requests: the more requests share a window, the less it differs."
+)
 
 
 def _notable(window: NotableWindow, judged: Account) -> str:

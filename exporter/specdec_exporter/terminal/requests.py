@@ -12,9 +12,10 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requestgroups import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.inspection.requests import RequestsAnalysis
+from specdec_exporter.inspection.spread import FEWEST_PARTS
 from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only
 from specdec_exporter.terminal.figures import print_finding, spread_table
-from specdec_exporter.terminal.sheet import pairs, table
+from specdec_exporter.terminal.sheet import Sheet, pairs, table
 
 _CELLS = 30
 _BESIDE_BARS = 26  # the range, the gaps, the indent, and a count of up to seven digits
@@ -90,7 +91,9 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
 
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
-    spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
+    spread: Sheet | str = f"Percentiles need {FEWEST_PARTS} requests."
+    if group.percentiles:
+        spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
     parts, most = len(group.histogram), max(group.histogram)
     cells = max(1, min(_CELLS, console.width - _BESIDE_BARS))
     bars = [

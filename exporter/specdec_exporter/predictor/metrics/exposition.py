@@ -79,7 +79,7 @@ def parse_exposition(
     started = None
     for sample in _samples(body, is_read):
         if (meaning := wanted.get(sample.name)) is not None:
-            reader.add(meaning, sample.labels, sample.value)
+            reader.add(sample.name, meaning, sample.labels, sample.value)
         elif sample.name == _START_TIME and 0 < sample.value <= bounds.COUNT:
             started = float(sample.value)
     return Snapshot(
@@ -89,6 +89,7 @@ def parse_exposition(
         stats_present=True,
         process_start_time_seconds=started,
         dropped=dict(reader.dropped),
+        unusable=reader.unusable,
         speculator=reader.speculator,
     )
 

@@ -33,6 +33,7 @@ _CLOSED: Final = "the connection was closed without an answer"
 _MAX_REDIRECTS: Final = 3
 _MODELS_SECONDS: Final = 1.0  # for the name of the model, where a fetch needs that
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_API_PATH: Final = re.compile(r"/v1(?:/models|/completions|/chat/completions)?$")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 # In OpenMetrics, prometheus_client 0.23 to 0.26 (vLLM 0.32.0) renames "vllm:x" to "vllm_x" in the samples only.
 # Keep-alive gains nothing: vLLM keeps a connection for 5 s, and scrapes come every 15 s.
@@ -173,14 +174,14 @@ class MetricsFetcher:
         try:
             async with asyncio.timeout(timeout_seconds):
                 async with contextlib.AsyncExitStack() as held:
-                    body, _ = await self._get(self._base / path, max_bytes, held)
+                    body, _, _ = await self._get(self._base / path, max_bytes, held)
             return msgspec.json.decode(body, type=kind)
         except (FetchError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     async def _fetch(self) -> Snapshot:
         async with contextlib.AsyncExitStack() as held:
-            body, content_type = await self._get(self._metrics_url, bounds.BODY_BYTES, held)
+            body, content_type, answered = await self._get(self._metrics_url, bounds.BODY_BYTES, held)
             parse = functools.partial(
                 parse_exposition,
                 content_type=content_type,
@@ -195,7 +196,11 @@ class MetricsFetcher:
                 else:
                     snapshot = parse(body)
             except ExpositionError as error:
-                raise FetchError(error.reason, f"GET {without_credentials(self._metrics_url)}: {error}") from error
+                what = f"GET {without_credentials(self._metrics_url)}"
+                if answered != self._metrics_url:
+                    what = f"{what} was redirected to {without_credentials(answered)}: {error}"
+                    raise FetchError("redirect", what) from error
+                raise FetchError(error.reason, f"{what}: {error}") from error
             finally:
                 self._parsing = False
         snapshot = await self._named(snapshot)
@@ -211,8 +216,8 @@ class MetricsFetcher:
             self._model_name = next(iter(await self.models(_MODELS_SECONDS, engine.models)), None)
         return with_model(snapshot, self._model_name or "")
 
-    async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None]:
-        """Return body and Content-Type of ``url``, after redirects within its host and port.
+    async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None, URL]:
+        """Return body and Content-Type of ``url``, and what answered after redirects within its host and port.
 
         A large body waits for ``large_body``, which ``held`` then keeps.
         """
@@ -243,7 +248,7 @@ class MetricsFetcher:
                 if response.status != HTTPStatus.OK:
                     raise FetchError("http_status", f"{what} answered {_status(response.status)}", response.status)
                 large = functools.partial(held.enter_async_context, self._large_body)
-                return await _read(response, max_bytes, what, large), response.headers.get("Content-Type")
+                return await _read(response, max_bytes, what, large), response.headers.get("Content-Type"), target
         raise FetchError("redirect", f"GET {without_credentials(url)} was redirected more than {_MAX_REDIRECTS} times")
 
     def _connect_failure(self, what: str, error: Exception) -> FetchError:
@@ -282,7 +287,10 @@ def _endpoints(text: str) -> tuple[URL, URL]:
     if url.scheme not in ("http", "https") or not url.host:
         shown = text.rpartition("@")[2]
         raise ConfigError(f"expected a predictor URL such as http://127.0.0.1:8080, found {shown!r}")
-    base = url.with_path(url.path.rstrip("/").removesuffix("/metrics") or "/")
+    path = url.path.rstrip("/")
+    # A client of the API is given http://HOST/v1, below which vLLM has no metrics.
+    above = path.removesuffix("/metrics") if path.endswith("/metrics") else _API_PATH.sub("", path)
+    base = url.with_path(above or "/")
     return (base / "metrics").with_query(url.query), base
 
 

@@ -17,7 +17,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.engines.engine import InferenceEngine
-from specdec_exporter.predictor.metrics.families import SCALARS, SPECULATOR, Meaning, Shape
+from specdec_exporter.predictor.metrics.families import COUNTED, SCALARS, SPECULATOR, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import OF_DRAFTS, EngineSnapshot, Speculator
 from specdec_exporter.predictor.versions import canonical_method
 
@@ -42,7 +42,7 @@ class EngineReader:
     or histogram that holds one. If a series appears twice with equal values, it counts once; with different values, it
     does not count. Of two engines that :func:`formatting.plain` makes the same, the first of the body counts.
     ``dropped`` counts what is left out: ``engines``, single ``series``, ``positions`` and ``labels``, unusable
-    ``values``, and ``histograms`` with too many buckets.
+    ``values``, and ``histograms`` with too many buckets. ``unusable``: what reads as no counter can, by field.
     """
 
     def __init__(self, engine: InferenceEngine, most_engines: int, known: AbstractSet[EngineKey]) -> None:
@@ -52,6 +52,7 @@ class EngineReader:
         self.engine_labels = False  # a sample names its engine
         self.speculator = Speculator()
         self.dropped: Counter[str] = Counter()
+        self.unusable: dict[str, str] = {}
         self._most = most_engines
         self._known = known
         self._figures: dict[EngineKey, dict[_Figure, dict[Key, float]]] = {}
@@ -62,8 +63,8 @@ class EngineReader:
         self._infos = 0
         self._others: set[EngineKey] = set()  # without a place
 
-    def add(self, meaning: Meaning, labels: Mapping[str, str], value: float) -> None:
-        """Take in one sample."""
+    def add(self, sample: str, meaning: Meaning, labels: Mapping[str, str], value: float) -> None:
+        """Take in one sample; ``sample`` is its name."""
         self.engine_labels |= self._engine_label in labels
         engine = labels.get(self._engine_label, "0")  # vLLM before 0.8.3, and V0: one engine, without the label
         if meaning.field == SPECULATOR:
@@ -77,11 +78,13 @@ class EngineReader:
         name = plain(spelled[0]), plain(engine)
         if not self._admits(name, spelled, key):
             return
-        figures, value = self._figures.setdefault(name, {}), _number(value)
+        figures, number = self._figures.setdefault(name, {}), _number(value)
+        if not number <= bounds.COUNT and meaning.field in COUNTED:
+            self.unusable.setdefault(meaning.field, f"{sample} {_why_unusable(value, number)}")
         part = tuple(labels.get(label, "") for label in self._summed) if self._summed else ()
-        _put(figures, meaning, part, key, value)
+        _put(figures, meaning, part, key, number)
         if meaning.also is not None:
-            _put(figures, meaning.also, part, key, value)
+            _put(figures, meaning.also, part, key, number)
 
     def _admits(self, engine: EngineKey, spelled: tuple[str, str], key: Key) -> bool:
         """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
@@ -168,6 +171,12 @@ def _number(value: float) -> float:
     except OverflowError:
         return math.inf
     return math.inf if number < 0 or number > bounds.COUNT else number
+
+
+def _why_unusable(value: float, number: float) -> str:
+    if math.isnan(number):
+        return "is NaN"
+    return "is negative" if value < 0 else "is infinite, or too large for a count"
 
 
 def _key(meaning: Meaning, labels: Mapping[str, str]) -> Key:

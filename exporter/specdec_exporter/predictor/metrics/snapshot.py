@@ -95,7 +95,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     is read (``--disable-log-stats``, or the wrong port). ``inference_engine`` may be known even so, by its families.
     Only vLLM has an ``engine_generation``.
     ``process_start_time_seconds`` is Unix time, if the predictor exposes it. ``dropped`` counts what the body held
-    beyond a bound (see :mod:`specdec_exporter.bounds`), by what.
+    beyond a bound (see :mod:`specdec_exporter.bounds`), by what. ``unusable``: by field, which
+    sample is no count, and why.
     """
 
     engines: tuple[EngineSnapshot, ...]
@@ -103,6 +104,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     stats_present: bool
     process_start_time_seconds: float | None = None
     dropped: dict[str, int] = {}
+    unusable: dict[str, str] = {}
     inference_engine: InferenceEngine | None = None
     speculator: Speculator = Speculator()
 

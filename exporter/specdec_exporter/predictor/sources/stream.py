@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import select
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from specdec_exporter.errors import SpecdecError
 from specdec_exporter.predictor.log.counters import ReaderCounters
@@ -23,6 +24,13 @@ class BinaryStream(Protocol):
 
     def fileno(self) -> int:
         """The descriptor."""
+
+
+def open_stdin() -> BinaryIO:
+    """Return the bytes of stdin. Raises SpecdecError if the caller closed it."""
+    if sys.stdin is None:
+        raise SpecdecError("stdin is closed")
+    return sys.stdin.buffer
 
 
 class Pieces:
