@@ -27,7 +27,7 @@ from specdec_exporter.speculation.sentences import (
     undecided,
     without_drafts,
 )
-from specdec_exporter.speculation.verdict import LOSSES, WORDS, Finding, Judgement, Level, Undecided, Verdict
+from specdec_exporter.speculation.verdict import GOOD, LOSSES, WORDS, Finding, Judgement, Level, Undecided, Verdict
 from specdec_exporter.speculation.weighing import Weighed, no_word, weigh
 
 
@@ -92,7 +92,7 @@ def _judged(weighed: Weighed, figures: Figures, even: BreakEven, policy: Policy)
         *answer_findings(evidence.deployment.rejection_sampling),
     ]
     # The next step belongs to the first finding: the measurement if there is one, else acceptance.
-    if code != "healthy":
+    if code not in GOOD:
         level = findings[0].level if any(finding.level != "PASS" for finding in findings) else WORDS[code].level
         findings[0] = msgspec.structs.replace(findings[0], level=level, action=action)
     elif decided:  # there is nothing to do, unless a finding says so
