@@ -74,7 +74,11 @@ def valid_url(text: str, given: str | None = None) -> str:
     """
     try:
         url = urlsplit(text)
-        valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+        valid = (
+            url.scheme in ("http", "https")
+            and bool((url.hostname or "").strip())
+            and (url.port is None or url.port > 0)
+        )
     except ValueError:
         valid = False
     if valid and "@" in url.path + url.query + url.fragment:  # a password with "/" would be taken for a path, and shown
@@ -144,11 +148,14 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     checks: ClassVar[dict[str, Callable[[Any], object]]] = {}
 
     def __post_init__(self) -> None:
+        mistakes = []
         for name, check in self.checks.items():
             try:
                 check(getattr(self, name))
             except ConfigError as error:
-                raise ConfigError(f"{name}: {error}") from error
+                mistakes.append(f"{name}: {error}")
+        if mistakes:
+            raise ConfigError(*mistakes)
 
 
 class WebSettings(Section, frozen=True, kw_only=True):

@@ -20,7 +20,11 @@ FetchReason = Literal[
 
 
 class SpecdecError(Exception):
-    """An error with a message of our own: one clear line, no traceback."""
+    """An error with a message of our own: one clear line for each mistake, no traceback."""
+
+    def __str__(self) -> str:
+        """Return all mistakes on one line."""
+        return "; ".join(map(str, self.args))
 
 
 class ConfigError(SpecdecError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def plain(text: str) -> str:
@@ -55,6 +56,12 @@ def in_words(names: Iterable[str]) -> str:
     """``one, two and three``; there is at least one name."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """``: did you mean WORD?`` for the choice that ``word`` is nearly spelled like; nothing if there is none."""
+    near = get_close_matches(word, list(choices), n=1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def size(byte_count: int) -> str:

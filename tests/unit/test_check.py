@@ -208,15 +208,15 @@ async def test_a_long_window_is_read_more_than_twice_and_says_so(
     predictor.bodies = [body(K3, name) for name in names]
     result = await run(predictor.url, window_seconds=0.2)
     assert predictor.requests == 5
-    assert result.stderr == f"Reading {predictor.url} for 0.2 s; Ctrl-C ends it early and reports what there is\n"
+    assert result.stderr == ""  # progress is for a terminal
     assert re.search(r"0\.[2-9] s +since start", result.text)
 
 
 async def test_a_signal_ends_the_command_with_a_report(predictor: Predictor) -> None:
     predictor.bodies = [body("0.25.1-draft_model-k3", "metrics-1-p90.txt")]
     with child(*EXPORTER, "check", predictor.url, "--window=1h") as check:
-        assert check.stderr is not None
-        assert (await asyncio.to_thread(check.stderr.readline)).startswith(b"Reading ")
+        while not predictor.requests:
+            await asyncio.sleep(0.05)
         check.send_signal(signal.SIGINT)
         stdout, stderr = await asyncio.to_thread(check.communicate)
     assert (check.returncode, stderr) == (0, b"")

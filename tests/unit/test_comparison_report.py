@@ -192,15 +192,20 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("candidate", "code", "failing"),
-    [("faster", 0, "faster"), ("plain", 0, "no_difference"), ("slower", 1, "slower"), ("few", 1, "undecided")],
+    ("candidate", "codes", "failing"),
+    [
+        ("faster", (0, 0), "faster"),
+        ("again", (2, 2), "no_difference"),  # flagged: nothing was drafted
+        ("slower", (1, 0), "slower"),
+        ("few", (1, 2), "undecided"),  # flagged: a short recording
+    ],
 )
 def test_a_regression_fails_only_where_that_is_asked_for(
-    files: dict[str, str], candidate: str, code: int, failing: str
+    files: dict[str, str], candidate: str, codes: tuple[int, int], failing: str
 ) -> None:
     pair = (files["plain"], files[candidate], "--output=json")
     asked, unasked = ran(*pair, "--fail-on-regression"), ran(*pair)
-    assert (asked[0], unasked[0]) == (code, 0)
+    assert (asked[0], unasked[0]) == codes
     assert asked[1] == unasked[1]
     assert json.loads(asked[1])["decision"]["code"] == failing
 

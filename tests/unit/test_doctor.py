@@ -368,7 +368,7 @@ def test_a_manifest_comes_from_stdin() -> None:
     [
         ([], "at least one of --args, --manifest, --predictor.log-path and URL"),
         (["--args", "--model m", "--manifest", "f"], "exclude each other"),
-        (["--manifest", "-", "--predictor.log-path", "-"], "only one of them"),
+        (["--manifest", "-", "--predictor.log-path", "-"], "only one of --manifest and --predictor.log-path"),
         (["--args", "--model m", "--release", "latest"], "expected a release such as 0.32.0"),
         (["--args", "ls -la"], "expected `vllm serve MODEL ...`"),
     ],

@@ -135,7 +135,7 @@ def test_a_crash_loop_counts_each_try_once_until_a_start_succeeds() -> None:
 
 def test_only_a_failed_last_start_is_a_failure(tmp_path: Path) -> None:
     log = tmp_path / "vllm.log"
-    for after, status in (("", 1), (lines(ARGUMENTS, READY), 0), (lines(ARGUMENTS, STATS), 0)):
+    for after, status in (("", 1), (lines(ARGUMENTS, READY), 2), (lines(ARGUMENTS, STATS), 2)):  # nothing is drafted
         log.write_text(lines(ARGUMENTS, CAUSE) + after)
         for output in ("text", "jsonl"):
             with printed() as found:

@@ -14,7 +14,7 @@ from specdec_exporter.formatting import plain
 from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.predictor.log.counters import ReaderCounters
 from specdec_exporter.predictor.log.events import Event
-from specdec_exporter.terminal.console import bar, reading_progress, write
+from specdec_exporter.terminal.console import bar, write
 from specdec_exporter.terminal.log import print_analysis
 from support.builders import config, window
 
@@ -155,18 +155,3 @@ def test_a_bar_is_as_long_as_its_ratio(ratio: float, cells: int, ascii_only: boo
 def test_plain_text_is_printable_and_keeps_its_length(text: str) -> None:
     assert plain(text).isprintable()
     assert len(plain(text)) == len(text)
-
-
-def test_progress_shows_only_on_a_terminal_and_for_much_input() -> None:
-    for stream, total, live, shows in (
-        (io.StringIO(), 10**9, False, False),
-        (io.StringIO(), 0, True, False),
-        (Terminal(), 1000, False, False),
-        (Terminal(), 10**9, False, True),
-        (Terminal(), 0, True, True),
-    ):
-        with reading_progress(stream, total, live=live) as progress:
-            assert (progress is not None) == shows
-            if progress is not None:
-                progress(total // 2)
-        assert bool(stream.getvalue()) == shows

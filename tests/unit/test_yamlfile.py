@@ -17,7 +17,7 @@ from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.config import Duration, load_settings
 from specdec_exporter.errors import BaselineError, ConfigError, SpecdecError
 from specdec_exporter.web.webconfig import load_web_config
-from specdec_exporter.yamlfile import MAX_BYTES, MAX_LEVELS, MAX_LINES, MAX_VALUES, convert, parse_yaml
+from specdec_exporter.yamlfile import MAX_BYTES, MAX_LEVELS, MAX_LINES, MAX_MISTAKES, MAX_VALUES, convert, parse_yaml
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,3 +182,23 @@ def test_what_is_accepted_is_what_yaml_says(content: bytes) -> None:
             return
         if b"<<" not in content:
             assert as_yaml_says(ours) == as_yaml_says(theirs)
+
+
+def test_all_mistakes_are_told_up_to_a_bound() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read("nmae: x\ncount: a\nwait: soon\npart: {syze: 1, label: 7}\nparts: [{}, {size: b}, 3]\ncolour: rd")
+    keys = "name, count, share, switch, colour, wait, names, words, part, parts"
+    assert caught.value.args == (
+        f"FILE: nmae: unknown key, expected one of {keys}: did you mean name?",
+        "FILE: count: expected a whole number, found text",
+        "FILE: wait: expected a duration such as 30s, 5m or 1h30m, found 'soon'",
+        "FILE: part.syze: unknown key, expected one of size, label: did you mean size?",
+        "FILE: part.label: expected text in quotes, found a number",
+        "FILE: parts[1].size: expected a whole number, found text",
+        "FILE: parts[2]: expected a mapping, found a number",
+        "FILE: colour: expected one of green, red, found 'rd': did you mean red?",
+    )
+    assert str(caught.value) == "; ".join(caught.value.args)
+    with pytest.raises(ConfigError) as caught:
+        read("names: [" + "1, " * 1000 + "]")
+    assert len(caught.value.args) == MAX_MISTAKES

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Literal
 
 import click
 import msgspec
 
-from specdec_exporter.commands.flags import Checked, option, output_option
-from specdec_exporter.commands.streams import closable_stdout, complain
+from specdec_exporter.commands import EXIT_CODES
+from specdec_exporter.commands.flags import Checked, Choice, option, output_option
+from specdec_exporter.commands.streams import complain
 from specdec_exporter.config import valid_header
 from specdec_exporter.formatting import plain
-from specdec_exporter.inspection.logstory import Analysis, LogStory
+from specdec_exporter.inspection.examination import LogReading, examine_log
+from specdec_exporter.inspection.logstory import LogStory
 from specdec_exporter.inspection.requests import RequestStory, RequestTemperatures
 from specdec_exporter.predictor.log.counters import on_trust, unreadable
 from specdec_exporter.predictor.log.events import REPORT_KINDS, EngineConfig, Event, RequestParams
@@ -27,8 +29,9 @@ from specdec_exporter.predictor.log.scan import LogTrust
 from specdec_exporter.predictor.responses import ResponseSpeculation
 from specdec_exporter.predictor.sources.inputs import LogInputs
 from specdec_exporter.predictor.sources.stream import BinaryStream
+from specdec_exporter.speculation.verdict import Level, worst
 
-Output = Literal["text", "jsonl"]
+Output = Literal["text", "json", "jsonl"]
 
 
 def analyze(
@@ -45,50 +48,56 @@ def analyze(
     ``-`` is ``stdin``; gzipped files are unpacked. ``trust`` as for :class:`LogScanner`; ``header`` names a request
     header to group by. Responses and requests in the log are joined by their ids.
 
-    ``text`` is a report of the log and one of the requests. ``jsonl`` is one object per recognised line of any kind,
-    in order, one for each response with a record (``"kind": "response"``), and last their summary (``"kind":
-    "responses"``); unreadable lines are counted on stderr.
+    ``text`` is a report of the log and one of the requests. ``json`` is one object for each of them: the log's is the
+    document of an :class:`Examination`, the requests' their summary (``"kind": "responses"``). ``jsonl`` is one object
+    per recognised line of any kind, in order, one for each response with a record (``"kind": "response"``), and last
+    their summary; unreadable lines are counted on stderr.
 
-    Returns the exit code: 0; 2 if no line was recognised (the report gives possible reasons), or if no response has a
-    record; 1 if the last start of the server failed, or if an input could not be read to its end. Such an input is
-    named on stderr and the others are still read. Ctrl-C and a closed output pipe are not failures.
+    Returns the exit code by the worst finding. It is 1 if the last start of the server failed, or if an input could not
+    be read to its end: such an input is named on stderr and the others are still read. It is 2 if no line was
+    recognised, if no response has a record, or if the verdict asks for a look. Ctrl-C and a closed output pipe are not
+    failures.
     """
-    log, saved = LogInputs(paths, stdin=stdin, trust=trust), LogInputs(responses)
-    story, requests = LogStory(), RequestStory(with_header=header is not None)
+    story, levels = LogStory(), list[Level]()
     temperatures = RequestTemperatures() if responses else None
-    failed_start = False
-    with closable_stdout():
-        if paths:
-            failed_start = _analyze_log(log, story, temperatures, output).failed_start is not None
-        if temperatures is not None:
-            partly = bool(story.deployment().adaptive_verification)
-            _analyze_responses(saved, requests, temperatures, output, header, partly=partly)
-    if log.failed or saved.failed or failed_start:
-        return 1
-    return 0 if (requests.requests if responses else log.counters.matched_lines) else 2
+    if paths:
+        levels.append(_analyze_log(LogInputs(paths, stdin=stdin, trust=trust), story, temperatures, output))
+    if temperatures is not None:
+        partly = bool(story.deployment().adaptive_verification)
+        levels.append(_analyze_responses(LogInputs(responses), temperatures, output, header, partly=partly))
+    return EXIT_CODES[worst(levels)]
 
 
-def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatures | None, output: Output) -> Analysis:
-    """Read the log into ``story``, and print its lines or the report."""
-    if output == "jsonl":
-        with suppress(KeyboardInterrupt):
-            story.add(_written(_noted(log.events(None), temperatures), flush=log.live))
-        complain(_troubles(log))
-        complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
-        return story.analysis(log.counters)
-    from specdec_exporter.terminal.console import reading_progress, write
-    from specdec_exporter.terminal.log import print_analysis
-
+def _analyze_log(log: LogInputs, story: LogStory, temperatures: RequestTemperatures | None, output: Output) -> Level:
+    """Read the log into ``story``, and print its lines, the report or its document; return the worst level."""
     kinds = REPORT_KINDS | {RequestParams} if temperatures else REPORT_KINDS
-    with suppress(KeyboardInterrupt), reading_progress(sys.stderr, log.size(), live=log.live) as progress:
-        story.add(_noted(log.events(kinds, progress), temperatures))
+    with suppress(KeyboardInterrupt), _progress(log, output) as progress:
+        events = _noted(log.events(None if output == "jsonl" else kinds, progress), temperatures)
+        story.add(_written(events, flush=log.live) if output == "jsonl" else events)
     complain(_troubles(log))
     analysis = story.analysis(log.counters)
-    if log.counters.bytes or len(log.failed) < len(log.paths):
+    examination = examine_log(LogReading(analysis, log.counters, tuple(log.failed.values())))
+    if output == "jsonl":
+        complain([*filter(None, [unreadable(log.counters)]), *on_trust(log.counters)])
+    elif output == "json":
+        sys.stdout.buffer.write(msgspec.json.encode(examination.document()) + b"\n")
+    elif log.counters.bytes or len(log.failed) < len(log.paths):
+        from specdec_exporter.terminal.console import write
+        from specdec_exporter.terminal.log import print_analysis
+
         write(sys.stdout, lambda console: print_analysis(console, analysis, counters=log.counters, paths=log.paths))
         if temperatures is not None:  # the report of the requests follows
             sys.stdout.write("\n")
-    return analysis
+    return examination.level
+
+
+def _progress(inputs: LogInputs, output: Output) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Show on a terminal how much was read. JSON lines that come to the terminal show it themselves."""
+    if not sys.stderr.isatty() or (output == "jsonl" and sys.stdout.isatty()):
+        return nullcontext()
+    from specdec_exporter.terminal.console import reading_progress
+
+    return reading_progress(sys.stderr, inputs.size(), live=inputs.live)
 
 
 def _troubles(inputs: LogInputs) -> Iterator[str]:
@@ -116,17 +125,15 @@ def _written(events: Iterable[Event], *, flush: bool) -> Iterator[Event]:
 
 
 def _analyze_responses(
-    saved: LogInputs,
-    story: RequestStory,
-    temperatures: RequestTemperatures,
-    output: Output,
-    header: str | None,
-    *,
-    partly: bool,
-) -> None:
-    """Read the responses, and print their records or the report. ``partly``: vLLM verified only part of each draft."""
-    with suppress(KeyboardInterrupt):
-        for line in saved.responses(header):
+    saved: LogInputs, temperatures: RequestTemperatures, output: Output, header: str | None, *, partly: bool
+) -> Level:
+    """Read the responses, and print their records, or the report or summary; return the worst level.
+
+    ``partly``: vLLM verified only part of each draft.
+    """
+    story = RequestStory(with_header=header is not None)
+    with suppress(KeyboardInterrupt), _progress(saved, output) as progress:
+        for line in saved.responses(header, progress):
             if not isinstance(line, ResponseSpeculation):
                 story.add_other(line)
                 continue
@@ -135,24 +142,27 @@ def _analyze_responses(
             if output == "jsonl":
                 sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
     analysis = story.analysis(too_long=saved.counters.oversized_lines, partly_verified=partly)
-    if output == "jsonl":
-        sys.stdout.buffer.write(msgspec.json.encode(analysis) + b"\n")
-    else:
+    if output == "text":
         from specdec_exporter.terminal.console import write
         from specdec_exporter.terminal.requests import print_requests
 
         write(sys.stdout, lambda console: print_requests(console, analysis, saved.paths, header=header))
+    else:
+        sys.stdout.buffer.write(msgspec.json.encode(analysis) + b"\n")
     complain(_troubles(saved))
+    if saved.failed:
+        return "FAIL"
+    return worst(finding.level for finding in analysis.findings) if story.requests else "WARN"
 
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, metavar="[FILE|-]...")
-@output_option("A report, or one JSON object per recognised line.", "text", "jsonl")
+@output_option("A report, the verdict as JSON, or one JSON object per recognised line.", "text", "json", "jsonl")
 @option(
     "--predictor.log-trust",
     "Whose lines count: those that name vLLM's own loggers (server), or any. auto: any, if the log has no header of "
     "vLLM's, such as a pasted message.",
-    type=click.Choice(["auto", "server", "any"]),
+    type=Choice(["auto", "server", "any"]),
     default="auto",
     show_default=True,
 )
@@ -172,7 +182,7 @@ def _analyze_responses(
 def command(
     paths: tuple[str, ...],
     *,
-    output: Literal["text", "jsonl"],
+    output: Output,
     predictor_log_trust: LogTrust,
     responses: tuple[str, ...],
     header: str | None,

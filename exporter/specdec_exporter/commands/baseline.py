@@ -17,11 +17,14 @@ from specdec_exporter.baseline.file import MAX_TEXT, Baseline, Context
 from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.baseline.remarks import remarks
 from specdec_exporter.baseline.writing import refuse_to_overwrite, to_document, to_yaml, write_baseline
+from specdec_exporter.commands import EXIT_CODES
 from specdec_exporter.commands.flags import (
     DURATION,
+    STDOUT,
     URL,
     Checked,
     access_flag,
+    file_option,
     log_path_flag,
     output_flag,
     timeout_flag,
@@ -30,8 +33,8 @@ from specdec_exporter.commands.streams import stop_at_signals
 from specdec_exporter.config import SYSTEM_TRUST, Access, Duration
 from specdec_exporter.errors import BaselineError, FetchError, SpecdecError
 from specdec_exporter.formatting import plain
+from specdec_exporter.speculation.verdict import Level, worst
 
-STDOUT = "-"
 DEFAULT_URL = "http://127.0.0.1:8080"
 _DEFAULT_DURATION_SECONDS = 1800.0
 _DEFAULT_RANGE_SECONDS = 86400.0
@@ -97,7 +100,7 @@ def _moment(text: str) -> datetime:
     help="With --prometheus: how far back, or from when to when.  [default: 24h]",
 )
 @_context_flags
-@click.option("-o", "--file", default=STDOUT, metavar="FILE", help="Where to write it.  [default: standard output]")
+@file_option
 def record(
     *,
     url: str | None,
@@ -108,7 +111,7 @@ def record(
     prometheus: str | None,
     selector: str | None,
     span: Range | None,
-    file: str,
+    into: str,
     **context: str | None,
 ) -> int:
     """Record a running predictor, or a range of a Prometheus.
@@ -117,9 +120,9 @@ def record(
     recording has the name of its file.
     """
     name = None
-    if file != STDOUT:
-        refuse_to_overwrite(file)
-        name = _one_line(Path(file).stem)
+    if into != STDOUT:
+        refuse_to_overwrite(into)
+        name = _one_line(Path(into).stem)
     given = Context(**{key: _one_line(text) for key, text in context.items()})
     if prometheus is not None:
         if url or duration or predictor_log_path or access != SYSTEM_TRUST:
@@ -141,7 +144,7 @@ def record(
                 context=given,
             )
         )
-    _keep(recorded, file)
+    _keep(recorded, into)
     return 0
 
 
@@ -172,10 +175,13 @@ async def _of_predictor(url: str, seconds: float, **given: Any) -> Baseline:
 
 def _of_range(url: str, selector: str, span: Range, name: str | None, context: Context) -> Baseline:
     from specdec_exporter.baseline.prometheus import record_range
+    from specdec_exporter.predictor.metrics.fetch import without_credentials
+    from specdec_exporter.terminal.console import working
 
-    recorded = asyncio.run(
-        record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
-    )
+    with working(sys.stderr, f"Asking {plain(without_credentials(url))} for {span.seconds:,.0f} s"):
+        recorded = asyncio.run(
+            record_range(url, selector=selector, range_seconds=span.seconds, end=span.end, name=name, context=context)
+        )
     if recorded.duration_seconds < 0.9 * span.seconds:
         covered = f"{recorded.duration_seconds:,.0f} s of {span.seconds:,.0f} s"
         click.echo(f"  note: Prometheus has data for only {covered}", err=True)
@@ -217,10 +223,10 @@ def show(file: str, output: Literal["text", "json"]) -> int:
 def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_timeout: float) -> int:
     """Check baselines, e.g. after an edit. Each fault is printed with its file and key.
 
-    Exit codes: 0 all are valid; 1 one is not valid, or is of another model than the predictor serves; 2 the predictor's
-    release or buckets differ.
+    FAIL: a baseline is not valid, or is of another model than the predictor serves. WARN: the predictor's release or
+    buckets differ.
     """
-    code = 0
+    levels: list[Level] = ["PASS"]
     for file in files:
         differences: tuple[str, ...] = ()
         try:
@@ -230,14 +236,15 @@ def check(files: tuple[str, ...], *, url: str | None, access: Access, predictor_
 
                 differences = asyncio.run(compare_with(baseline, url, predictor_timeout, access))
         except SpecdecError as error:
-            click.echo(f"FAIL {error if isinstance(error, BaselineError) else f'{file}: {error}'}")
-            code = 1
+            for mistake in error.args:
+                click.echo(f"FAIL {mistake if isinstance(error, BaselineError) else f'{file}: {mistake}'}")
+            levels.append("FAIL")
             continue
         blocks = f", {len(baseline.blocks)} blocks of time" if baseline.blocks else ""
         click.echo(f"OK   {file}: {plain(baseline.name)}, {baseline.requests_finished or 0:,.0f} requests{blocks}")
         for difference in differences:
             click.echo(f"     WARN {difference}")
-            code = code or 2
+            levels.append("WARN")
         for remark in remarks(baseline):
             click.echo(f"     note: {remark}")
-    return code
+    return EXIT_CODES[worst(levels)]

@@ -71,8 +71,7 @@ async def check(url: str, *, output: Literal["text", "json"] = "text", **given: 
     for examination, status in await examined(url, progress=partial(time_progress, sys.stderr), **given):
         levels.append(examination.level)
         if output == "json":
-            shown = {"level": examination.level, "status": status} | msgspec.structs.asdict(examination)
-            click.echo(msgspec.json.encode(shown))
+            click.echo(msgspec.json.encode(examination.document(status)))
         else:
             write(sys.stdout, partial(print_examination, examination=examination, status=status))
     return EXIT_CODES[worst(levels)]

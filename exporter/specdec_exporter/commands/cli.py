@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
+from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from specdec_exporter import __version__
-from specdec_exporter.commands import PROG
+from specdec_exporter.commands import BAD_USAGE, EXIT_CODES, PROG
+from specdec_exporter.commands.streams import closable_stdout, complain, misuse
 from specdec_exporter.errors import SpecdecError
 
 COMMANDS = ("analyze", "baseline", "check", "compare", "completion", "doctor", "healthcheck", "serve")
-BAD_USAGE = 64  # EX_USAGE of sysexits.h; check and doctor end with 2 for warnings
 _INTERRUPTED = 130
 
 
@@ -32,6 +34,18 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"specdec_exporter.commands.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:  # click only knows commands that were imported
+            raise NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with closable_stdout():
+            return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         items = super().shell_complete(ctx, incomplete)
@@ -53,7 +67,7 @@ def cli() -> None:
 
     The default command is serve.
 
-    Exit codes of all commands: 0 good, 2 there are warnings, 1 failed, 64 bad usage.
+    Exit codes of all commands: 0 no warning, 2 a warning (WARN), 1 a failure (FAIL), 64 bad usage.
     """
 
 
@@ -63,22 +77,19 @@ def main() -> None:
         if getattr(sys, name) is None:  # the caller closed it; the next file to be opened must not take its place
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        code = cli.main(prog_name=PROG, standalone_mode=False)
+        with closable_stdout():  # help, too, is written
+            code = cli.main(prog_name=PROG, standalone_mode=False)
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else PROG
-        message = " ".join(error.format_message().split())
-        code = _complain(f"{message} (see {command} --help)", BAD_USAGE)
+        complain([misuse(error)])
+        code = BAD_USAGE
     except (KeyboardInterrupt, click.Abort):
         code = _INTERRUPTED
     except (SpecdecError, click.ClickException) as error:
-        code = _complain(str(error))
+        complain(map(str, error.args))
+        code = EXIT_CODES["FAIL"]
     except Exception as error:
         if os.environ.get("SPECDEC_TRACEBACK"):
             raise
-        code = _complain(f"internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)")
+        complain([f"internal error: {type(error).__name__}: {error} (SPECDEC_TRACEBACK=1 shows where)"])
+        code = EXIT_CODES["FAIL"]
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _complain(text: str, code: int = 1) -> int:
-    sys.stderr.write(f"{PROG}: {text}\n")
-    return code

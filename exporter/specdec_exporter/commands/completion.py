@@ -6,10 +6,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from specdec_exporter.commands import PROG
+from specdec_exporter.commands.flags import Choice
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:
     """Print the script of a shell that completes this command line.

@@ -73,7 +73,7 @@ def command(
     if arguments is not None and manifest is not None:
         raise click.UsageError("--args and --manifest exclude each other")
     if [manifest, *predictor_log_path].count("-") > 1:
-        raise click.UsageError("only one of them can be read from stdin")
+        raise click.UsageError("only one of --manifest and --predictor.log-path can be - (stdin)")
     from specdec_exporter.doctor.reports import Given
 
     given = Given(
@@ -88,13 +88,14 @@ def command(
 
 
 async def doctor(given: Given, *, output: Literal["text", "json"] = "text") -> int:
-    """Print a report for each server. Return the worst exit code: 0 nothing to do, 2 warnings, 1 failed."""
+    """Print a report for each server; return the exit code by the worst finding."""
     from specdec_exporter.doctor.reports import reports
     from specdec_exporter.speculation.verdict import worst
-    from specdec_exporter.terminal.console import write
+    from specdec_exporter.terminal.console import working, write
     from specdec_exporter.terminal.doctor import print_report
 
-    told = await reports(given)
+    with working(sys.stderr, "Examining"):
+        told = await reports(given)
     for report in told:
         if output == "json":
             click.echo(msgspec.json.encode(report))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from specdec_exporter import config
+from specdec_exporter.commands.streams import misuse, stdout_in
 from specdec_exporter.config import SYSTEM_TRUST, Duration
 from specdec_exporter.errors import ConfigError
+from specdec_exporter.formatting import did_you_mean
 
+STDOUT = "-"
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -28,6 +32,38 @@ class Checked(click.ParamType[Any]):
             return self._function(value)
         except (ConfigError, ValueError) as error:
             self.fail(str(error), param, ctx)
+
+
+class Choice(click.Choice[str]):
+    """One of several words; a word that is nearly spelled like one of them gets a hint."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(error.message.rstrip(".") + did_you_mean(str(value), self.choices), param, ctx)
+
+
+class Collected(click.Option):
+    """An option whose wrong value does not end the command: :func:`mistakes` has it, beside those of other options."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Return the value, or ``None`` for a wrong one."""
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.BadParameter as error:
+            mistakes(ctx).append(misuse(error))
+            ctx.params[self.name or ""] = None
+            return None, args
+
+
+def mistakes(ctx: click.Context) -> list[str]:
+    """Return the mistakes in :class:`Collected` options so far."""
+    told: list[str] = ctx.meta.setdefault(f"{__name__}.mistakes", [])
+    return told
 
 
 DURATION = Checked("duration", Duration)
@@ -67,9 +103,26 @@ window_flag = option(
 )
 
 
+file_option = click.option(
+    "-o", "--file", "into", default=STDOUT, metavar="FILE", help="File to write to.  [default: standard output]"
+)
+
+
 def output_option(text: str, *formats: str) -> Decorator:
-    """Return ``--output`` with these formats, of which the first is the default."""
-    return option("--output", text, type=click.Choice(formats), default=formats[0], show_default=True)
+    """Return ``--output`` with these formats, of which the first is the default, and ``-o`` for a file."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def written(*, into: str, **given: Any) -> Any:
+            if into in formats:
+                raise click.UsageError(f"-o names a file, --output a format: --output {into}")
+            with contextlib.nullcontext() if into == STDOUT else stdout_in(into):
+                return command(**given)
+
+        output = option("--output", text, type=Choice(formats), default=formats[0], show_default=True)
+        return output(file_option(written))
+
+    return decorated
 
 
 output_flag = output_option("Text for people, or JSON for programs.", "text", "json")

@@ -6,16 +6,19 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
 import click
 
 from specdec_exporter import __version__, config
-from specdec_exporter.commands import PROG
-from specdec_exporter.commands.flags import DURATION, URL, Checked, flag, option
+from specdec_exporter.commands import BAD_USAGE, EXIT_CODES, PROG, flags
+from specdec_exporter.commands.flags import DURATION, URL, Checked, Choice, Collected, mistakes, option
 from specdec_exporter.commands.streams import complain
+from specdec_exporter.errors import SpecdecError
+from specdec_exporter.formatting import did_you_mean
+
+flag = partial(flags.flag, cls=Collected)
 
 # Flags whose setting has another section or name than the flag.
 _SECTIONS = {"window": ("top", "", "window"), "baseline_file": ("predictor", "", "baseline")}
@@ -44,8 +47,7 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
     names = [*known, *_OTHER_VARIABLES]
     for variable in sorted(environment):
         if variable.startswith("SPECDEC_") and variable not in names and not _OF_A_SERVICE.fullmatch(variable):
-            meant = get_close_matches(variable, names, n=1)
-            yield f"{variable} means nothing here" + (f": did you mean {meant[0]}?" if meant else "")
+            yield f"{variable} means nothing here{did_you_mean(variable, names)}"
 
 
 @click.command("serve")
@@ -71,9 +73,9 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
 @flag(
     "--log.level",
     "Least severe message of the exporter's own log, which goes to stderr.  [default: info]",
-    type=click.Choice(["debug", "info", "warn", "error"]),
+    type=Choice(["debug", "info", "warn", "error"]),
 )
-@flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=click.Choice(["logfmt", "json"]))
+@flag("--log.format", "Format of the exporter's own log.  [default: logfmt]", type=Choice(["logfmt", "json"]))
 @flag("--predictor.url", "Address of the predictor.  [default: http://127.0.0.1:8080]", type=URL)
 @flag(
     "--predictor.name",
@@ -103,22 +105,22 @@ def unknown_variables(environment: Iterable[str], known: Iterable[str]) -> Itera
 @flag(
     "--predictor.log-format",
     "Framing of the log's lines.  [default: auto]",
-    type=click.Choice(["auto", "plain", "cri", "docker"]),
+    type=Choice(["auto", "plain", "cri", "docker"]),
 )
 @flag(
     "--predictor.log-trust",
     "Whose lines count: those that name the server's own loggers, or any.  [default: server]",
-    type=click.Choice(["server", "any"]),
+    type=Choice(["server", "any"]),
 )
 @flag(
     "--predictor.log-from",
     "Where to begin in logs that exist when the exporter starts.  [default: end]",
-    type=click.Choice(["end", "start"]),
+    type=Choice(["end", "start"]),
 )
 @flag(
     "--predictor.log-source",
     "Read the log from files, or from the Kubernetes API.  [default: file]",
-    type=click.Choice(["file", "kubernetes"]),
+    type=Choice(["file", "kubernetes"]),
 )
 @flag("--baseline.file", "Baseline to compare the speed with, from `baseline record`.", metavar="PATH")
 @flag(
@@ -131,15 +133,25 @@ def command(config_file: str | None, config_check: bool, **flags: Any) -> int:
 
     A configuration file can list several predictors.
     """
+    context = click.get_current_context()
+    wrong = mistakes(context)
     load = partial(config.load_settings, config_file, overrides(flags))
-    settings = load()
+    try:
+        settings = load()
+    except SpecdecError as error:
+        if not wrong:
+            raise
+        wrong += error.args
+    if wrong:
+        complain(wrong)
+        return BAD_USAGE
     from specdec_exporter.serving import serve
 
-    own = click.get_current_context().command.params
+    own = context.command.params
     unknown = tuple(unknown_variables(os.environ, (str(parameter.envvar) for parameter in own if parameter.envvar)))
     if not config_check:
         return serve.run(settings, load, unknown)
     complain(unknown)
     asyncio.run(serve.check(settings))
     click.echo(f"{config_file or 'flags and environment'}: {len(settings.predictors)} predictor(s), valid")
-    return 0
+    return EXIT_CODES["WARN" if unknown else "PASS"]

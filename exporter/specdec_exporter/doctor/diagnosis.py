@@ -13,12 +13,19 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from specdec_exporter.inspection.examination import Examination, LogReading, failed_starts, pitfall_finding
+from specdec_exporter.inspection.examination import (
+    Examination,
+    LogReading,
+    costly_warnings,
+    failed_starts,
+    pitfall_finding,
+    warning_finding,
+)
 from specdec_exporter.predictor.arguments import ServerCommand
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
 from specdec_exporter.predictor.facts.speculativewords import misfits, unknown_arguments
-from specdec_exporter.predictor.versions import WARNINGS, canonical_method
+from specdec_exporter.predictor.versions import canonical_method
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.verdict import LEVELS, Finding, Level
 
@@ -141,8 +148,7 @@ def of_log(reading: LogReading, *, up: bool = False) -> Observed:
         findings.append(Finding("PASS", "Log", f"vLLM {log.last_config.vllm_version} began to start"))
     told = [_found("log", finding) for finding in findings]
     for warned in log.warnings:
-        level: Level = "WARN" if WARNINGS[warned.code].costly else "PASS"
-        warning = _found("log", Finding(level, "Warning in the log", warned.meaning, warned.action))
+        warning = _found("log", warning_finding(warned))
         told.append(msgspec.structs.replace(warning, code=warned.code, releases=warned.releases))
     return Observed(stage="log", deployment=reading.deployment, findings=tuple(told))
 
@@ -153,7 +159,7 @@ def of_running(examination: Examination, evidence: Evidence, *, up: bool) -> Obs
     ``up``: it answers.
     """
     told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
-    told += failed_starts(examination.log, up=up) if examination.log else []
+    told += [*failed_starts(examination.log, up=up), *costly_warnings(examination.log)] if examination.log else []
     new = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
     return Observed(stage="running", deployment=evidence.known() if up else Deployment(), findings=new)
 

@@ -8,6 +8,7 @@ predictor. An idle predictor is judged by its lifetime figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.log.counters import ReaderCounters, on_trust, unreadable
 from specdec_exporter.predictor.log.events import EngineConfig
-from specdec_exporter.predictor.versions import KnownPitfall
+from specdec_exporter.predictor.versions import WARNINGS, KnownPitfall, WarningCount
 from specdec_exporter.speculation.evidence import Evidence
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.judging import judge, told
@@ -51,6 +52,10 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     def level(self) -> Level:
         """The worst level of the findings."""
         return worst(finding.level for finding in self.findings)
+
+    def document(self, status: PredictorStatus | None = None) -> dict[str, Any]:
+        """Return what ``--output json`` shows: the level, the ``status`` of a predictor, and the fields."""
+        return {"level": self.level, "status": status} | msgspec.structs.asdict(self)
 
 
 def examine(
@@ -86,6 +91,20 @@ def examine(
         log=log,
         basis=basis,
         pitfalls=judgement.pitfalls if status.up else (),
+        verdict=judgement.verdict,
+    )
+
+
+def examine_log(reading: LogReading) -> Examination:
+    """Examine a log by itself: what of it can be read, its last start, and the verdict on its drafts."""
+    log = reading.analysis
+    judgement = told(log.verdict, "", log.pitfalls)
+    findings = [*_log_alone(reading), *judgement.findings, *map(pitfall_finding, judgement.pitfalls)]
+    return Examination(
+        findings=tuple(findings),
+        log=log,
+        basis=log.judged.figures if log.judged else None,
+        pitfalls=judgement.pitfalls,
         verdict=judgement.verdict,
     )
 
@@ -239,14 +258,7 @@ def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:
     if _is_other_engine(status):
         return [Finding("PASS", "Log", f"it is not read: only vLLM's is, and {status.inference_engine} answers")]
     log, version = reading.analysis, status.vllm_version
-    findings = failed_starts(log, up=status.up)
-    findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
-    if words := unreadable(reading.counters):
-        findings.append(
-            Finding("WARN", "Log", words, "Several processes that share the file may cut each other's lines.")
-        )
-    doubt: Level = "WARN" if reading.counters.dropped["untrusted_lines"] else "PASS"
-    findings += [Finding(doubt, "Log", words) for words in on_trust(reading.counters)]
+    findings = _log_alone(reading, up=status.up)
     if log.last_config is not None and is_foreign(log.last_config, version):
         words = f"it comes from vLLM {log.last_config.vllm_version}, the predictor runs {version}"
         findings.append(Finding("WARN", "Log", words, "Give the log of this predictor."))
@@ -256,6 +268,33 @@ def _log(reading: LogReading, status: PredictorStatus) -> list[Finding]:
     elif not reading.failures and log.failed_start is None:
         findings.append(_no_lines(log, status))
     return findings
+
+
+def _log_alone(reading: LogReading, *, up: bool = False) -> list[Finding]:
+    """Return what the log says without a predictor: starts that failed, how it was read, warnings that cost something.
+
+    ``up``: a predictor answers.
+    """
+    findings = failed_starts(reading.analysis, up=up)
+    findings += [Finding("FAIL", "Log", words, UNREADABLE) for words in reading.failures]
+    if words := unreadable(reading.counters):
+        findings.append(
+            Finding("WARN", "Log", words, "Several processes that share the file may cut each other's lines.")
+        )
+    doubt: Level = "WARN" if reading.counters.dropped["untrusted_lines"] else "PASS"
+    findings += [Finding(doubt, "Log", words) for words in on_trust(reading.counters)]
+    return findings + costly_warnings(reading.analysis)
+
+
+def costly_warnings(log: Analysis) -> list[Finding]:
+    """Return vLLM's warnings from which requests suffer."""
+    return [warning_finding(warning) for warning in log.warnings if WARNINGS[warning.code].costly]
+
+
+def warning_finding(warning: WarningCount) -> Finding:
+    """Return the finding that a warning in the log is."""
+    level: Level = "WARN" if WARNINGS[warning.code].costly else "PASS"
+    return Finding(level, "Warning in the log", warning.meaning, warning.action)
 
 
 def failed_starts(log: Analysis, *, up: bool = False) -> list[Finding]:

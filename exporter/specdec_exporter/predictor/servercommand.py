@@ -43,6 +43,8 @@ def read_command(text: str, config_file: ConfigFile = no_file) -> ServerCommand:
     long.
     """
     commands = list(split_commands(text))
+    if not commands:
+        raise ConfigError("the command: expected `vllm serve MODEL ...`, or arguments of it, found nothing")
     environment = environment_of(word for words in commands for word in words)
     for words in commands:
         if (found := server_words(words)) is not None:
@@ -53,8 +55,8 @@ def read_command(text: str, config_file: ConfigFile = no_file) -> ServerCommand:
                 is_vllms_own=starts_vllm_itself(words),
                 config_file=config_file,
             )
-    first = commands[0] if commands else []
-    program, *words = first or [""]
+    first = commands[0]
+    program, *words = first
     if not _may_be_arguments(first):
         raise ConfigError("the command: expected `vllm serve MODEL ...`, or arguments of it, found neither")
     if not _PROGRAM.fullmatch(program):

@@ -7,15 +7,18 @@ import logging
 import signal
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from specdec_exporter import __version__
+from specdec_exporter.baseline.pinned import PinnedBaseline
 from specdec_exporter.config import Settings, parse_listen_address
-from specdec_exporter.errors import ConfigError
+from specdec_exporter.errors import ConfigError, SpecdecError
+from specdec_exporter.predictor.metrics.fetch import without_credentials
 from specdec_exporter.serving.collector import SpecdecCollector
 from specdec_exporter.serving.logs import configure
 from specdec_exporter.serving.runtime import ExporterRuntime
@@ -36,9 +39,20 @@ def run(settings: Settings, load: Callable[[], Settings], remarks: Iterable[str]
     ``load`` reads the configuration again. ``remarks`` on it are logged.
     """
     configure(settings.log)
+    LOG.info(_begins(settings))
     for remark in remarks:
         LOG.warning(remark)
     return asyncio.run(_live(settings, load))
+
+
+def _begins(settings: Settings) -> str:
+    """Say what is served, and where, to somebody who typed the bare command."""
+    urls = [without_credentials(predictor.url) for predictor in settings.predictors]
+    addresses = settings.web.listen_addresses
+    everywhere = any(parse_listen_address(address)[0] in (None, "0.0.0.0", "::") for address in addresses)
+    served = f"metrics and a status page of {urls[0] if len(urls) == 1 else f'{len(urls)} predictors'}"
+    where = f"{', '.join(addresses)}{', every interface' if everywhere else ''}"
+    return f"begins to serve {served} on {where}; other commands and flags: specdec-exporter --help"
 
 
 async def _live(settings: Settings, load: Callable[[], Settings]) -> int:
@@ -89,23 +103,35 @@ def _stop_signal() -> asyncio.Event:
 
 
 async def check(settings: Settings) -> None:
-    """Raise the error with which ``serve`` would refuse these settings.
+    """Raise one error with all mistakes for which ``serve`` would refuse these settings.
 
     The check may run elsewhere, so free ports and the Kubernetes API do not matter.
     """
-    files = tuple(
-        msgspec.structs.replace(predictor, log_source="file", log_paths=())
-        if predictor.log_source == "kubernetes"
-        else predictor
-        for predictor in settings.predictors
-    )
-    settings = msgspec.structs.replace(settings, predictors=files)
-    runtime = ExporterRuntime(settings, lambda: settings)
+    mistakes: list[str] = []
+    with _noted(mistakes):
+        _site(ExporterRuntime(settings, lambda: settings))
+    for predictor in settings.predictors:
+        if predictor.baseline is not None:
+            with _noted(mistakes):
+                PinnedBaseline(predictor.baseline)
+        here = msgspec.structs.replace(predictor, baseline=None)
+        if predictor.log_source == "kubernetes":
+            here = msgspec.structs.replace(here, log_source="file", log_paths=())
+        alone = ExporterRuntime(msgspec.structs.replace(settings, predictors=(here,)), lambda: settings)
+        with _noted(mistakes):
+            alone.prepare()
+        await alone.stop()
+    if mistakes:
+        raise ConfigError(*mistakes)
+
+
+@contextmanager
+def _noted(mistakes: list[str]) -> Iterator[None]:
+    """Add what is raised to ``mistakes``."""
     try:
-        runtime.prepare()
-        _site(runtime)
-    finally:
-        await runtime.stop()
+        yield
+    except SpecdecError as error:
+        mistakes += error.args
 
 
 class _Site(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter.baseline.file import Baseline
@@ -21,7 +20,8 @@ from specdec_exporter.speculation.chance import Z
 from specdec_exporter.speculation.load import Load, bin_of
 from specdec_exporter.speculation.policy import load_policy
 from specdec_exporter.speculation.steptime import StepTimes, step_times, total
-from specdec_exporter.terminal.console import indented, pairs, table
+from specdec_exporter.terminal.console import indented
+from specdec_exporter.terminal.sheet import Sheet, pairs, table
 
 _TITLES = {
     "time_to_first_token_seconds": "to first token",
@@ -98,7 +98,7 @@ def _speculation(baseline: Baseline) -> Iterator[tuple[str, str]]:
     yield "tokens per step", decimal(per_step)
 
 
-def _latency(baseline: Baseline) -> Table:
+def _latency(baseline: Baseline) -> Sheet:
     rows = [
         (
             _TITLES[sli],
@@ -111,7 +111,7 @@ def _latency(baseline: Baseline) -> Table:
     return table("latency", "requests", "mean", *(f"P{share * 100:.0f}" for share in _QUANTILES), rows=rows)
 
 
-def _by_load(intervals: Sequence[Load], *, partly: bool) -> Table:
+def _by_load(intervals: Sequence[Load], *, partly: bool) -> Sheet:
     """Return a row per bin of concurrency: what an engine did while so many requests were in decode.
 
     ``partly``: vLLM verified only part of each draft, so the acceptance is not known.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from specdec_exporter.inspection.examination import Examination
+from specdec_exporter.predictor.versions import WARNINGS
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.state.status import PredictorStatus
 from specdec_exporter.terminal.console import heading
@@ -20,7 +21,7 @@ from specdec_exporter.terminal.figures import (
 
 
 def print_examination(console: Console, examination: Examination, status: PredictorStatus) -> None:
-    """Print findings, figures, acceptance by position, the warnings in the log and the verdict."""
+    """Print findings, figures, acceptance by position, the log's other warnings and the verdict."""
     for finding in examination.findings:
         print_finding(console, finding)
     log = examination.log
@@ -30,7 +31,8 @@ def print_examination(console: Console, examination: Examination, status: Predic
     _print_engines(console, status)
     if examination.basis is not None:
         print_curve(console, examination.basis)
-    print_known(console, status.warnings if log is None else log.warnings)
+    warnings = status.warnings if log is None else log.warnings
+    print_known(console, [warning for warning in warnings if log is None or not WARNINGS[warning.code].costly])
     print_verdict(console, examination.verdict)
     print_summary(console, examination.level, (finding.level for finding in examination.findings))
 

@@ -1,4 +1,4 @@
-"""Printing on a terminal or into a pipe: tables, bars, sparklines and progress.
+"""Printing on a terminal or into a pipe: bars, sparklines and progress.
 
 Pipes get no escape sequences, ``NO_COLOR`` switches colours off, and a stream without Unicode gets ASCII. Text from a
 log or a predictor loses its control characters. Colour only repeats what words say.
@@ -13,12 +13,7 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
-
-from specdec_exporter.formatting import plain
-
-PROGRESS_FROM_BYTES = 50_000_000
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -43,14 +38,11 @@ def write(stream: TextIO, draw: Callable[[Console], None]) -> None:
 
 
 @contextmanager
-def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show a progress bar for large input on a terminal; give the function to call with the bytes read so far.
+def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; give the function to call with the bytes read so far.
 
-    ``live`` means that the end is not known, as in a pipe. Gives ``None`` if no bar is shown.
+    ``live`` means that the end is not known, as in a pipe.
     """
-    if not stream.isatty() or (total_bytes < PROGRESS_FROM_BYTES and not live):
-        yield None
-        return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415  most runs show no bar
 
     columns = (TextColumn("Reading"), BarColumn(), DownloadColumn())
@@ -60,13 +52,23 @@ def reading_progress(stream: TextIO, total_bytes: int, *, live: bool) -> Iterato
 
 
 @contextmanager
-def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
-    """Print ``text`` and, on a terminal, show how much of the time has passed."""
-    stream.write(f"{text}\n")
-    stream.flush()
+def working(stream: TextIO, text: str) -> Iterator[None]:
+    """Show ``text`` on a terminal for as long as something takes."""
     if not stream.isatty():
         yield
         return
+    with console_for(stream).status(Text(text), spinner="line"):
+        yield
+
+
+@contextmanager
+def time_progress(stream: TextIO, text: str, seconds: float) -> Iterator[None]:
+    """Show ``text`` on a terminal, and how much of the time has passed."""
+    if not stream.isatty():
+        yield
+        return
+    stream.write(f"{text}\n")
+    stream.flush()
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn  # noqa: PLC0415  as above
 
     class Clock(Progress):
@@ -122,23 +124,3 @@ def heading(console: Console, text: str, *parts: RenderableType) -> None:
 def indented(console: Console, part: RenderableType) -> None:
     """Print under a section title; a ``str`` is a note of ours."""
     console.print(Padding(Text(part, style="dim") if isinstance(part, str) else part, _INDENT))
-
-
-def table(*columns: str, rows: Iterable[Sequence[str]], gap: int = 3, numbers: bool = True) -> Table:
-    """Return a borderless table, without a head if all ``columns`` are empty; long words are folded.
-
-    The first column is left-aligned, and so are the others unless they hold ``numbers``.
-    """
-    result = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(columns), header_style="dim")
-    for index, column in enumerate(columns):
-        result.add_column(column, justify="right" if numbers and index else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*(Text(plain(cell)) for cell in row))
-    return result
-
-
-def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of names and values, both left-aligned."""
-    result = table("", "", rows=rows, numbers=False)
-    result.columns[0].style, result.columns[0].no_wrap = "dim", True
-    return result

@@ -9,8 +9,9 @@ from rich.text import Text
 from specdec_exporter.doctor.diagnosis import Diagnosis, Report, Stage
 from specdec_exporter.formatting import plain
 from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, pairs, table
+from specdec_exporter.terminal.console import heading, indented
 from specdec_exporter.terminal.figures import print_finding, print_summary
+from specdec_exporter.terminal.sheet import pairs, table
 
 _STAGES: dict[Stage, str] = {
     "before": "Before the start: arguments",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,8 @@ from specdec_exporter.formatting import count, decimal, percent, plain
 from specdec_exporter.predictor.versions import KnownPitfall, WarningCount
 from specdec_exporter.speculation.figures import Figures
 from specdec_exporter.speculation.verdict import WORDS, Colour, Finding, Level, Verdict
-from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, table
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only
+from specdec_exporter.terminal.sheet import Sheet, table
 
 _BAR_CELLS = 20
 _LEVEL_STYLE: dict[Level, str] = {"PASS": "bold green", "WARN": "bold yellow", "FAIL": "bold red"}
@@ -35,7 +36,7 @@ _LINES: Final[tuple[tuple[str, str, Callable[[float | None], str], str], ...]] =
 )
 
 
-def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
+def figures_table(columns: Sequence[tuple[str, Figures]]) -> Sheet:
     """Return the figures of one or several spans side by side; a single span gets the definitions beside the figures.
 
     A line is left out if all its figures are unknown.
@@ -52,12 +53,11 @@ def figures_table(columns: Sequence[tuple[str, Figures]]) -> Table:
     known = [row for row in rows if set(row[1]) != {"-"}]
     if len(columns) > 1:
         return table("", *(name for name, _ in columns), rows=[(name, *cells) for name, cells, _ in known])
-    result = table("", "", "", rows=[(name, *cells, definition) for name, cells, definition in known])
-    result.columns[2].justify, result.columns[2].style = "left", "dim"
-    return result
+    rows_with_notes = tuple((name, *cells, definition) for name, cells, definition in known)
+    return Sheet(("", "", ""), rows_with_notes, right=True, notes=True)
 
 
-def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
+def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Sheet:
     """Return one line for each engine or configuration."""
     rows = [
         (
@@ -72,21 +72,29 @@ def breakdown_table(kind: str, parts: Sequence[tuple[str, Figures]]) -> Table:
     return table(kind, "draft tokens", "accepted", "rate", "length", rows=rows)
 
 
-def spread_table(spread: Mapping[str, Mapping[str, float]]) -> Table:
+def spread_table(spread: Mapping[str, Mapping[str, float]]) -> Sheet:
     """Return percentiles of acceptance, by what is counted once."""
     ranks = next(iter(spread.values()))
     rows = [[counted, *map(percent, percentiles.values())] for counted, percentiles in spread.items()]
     return table("counted by", *map(str.upper, ranks), rows=rows)
 
 
+_CURVE: Final = ("pos.", "all drafts", "conditional")
+
+
+def _curve(figures: Figures) -> Iterator[tuple[str, str, str]]:
+    for position, (rate, conditional) in enumerate(zip(figures.per_position, figures.conditional, strict=False)):
+        yield str(position), percent(rate), percent(conditional)
+
+
 def curve_table(figures: Figures, *, ascii_only: bool, cells: int) -> Table:
     """Return acceptance by position as bars: per draft, and per draft that was accepted up to the position before."""
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    result.add_column("pos.", justify="right", no_wrap=True)
-    result.add_column("all drafts", min_width=cells, no_wrap=True)
-    result.add_column("", justify="right", no_wrap=True)
-    result.add_column("conditional", min_width=cells, no_wrap=True)
-    result.add_column("", justify="right", no_wrap=True)
+    position_head, *heads = _CURVE
+    result.add_column(position_head, justify="right", no_wrap=True)
+    for head in heads:
+        result.add_column(head, min_width=cells, no_wrap=True)
+        result.add_column("", justify="right", no_wrap=True)
     for position, (rate, conditional) in enumerate(zip(figures.per_position, figures.conditional, strict=False)):
         result.add_row(
             str(position),
@@ -103,8 +111,11 @@ def print_curve(console: Console, figures: Figures) -> None:
     if not figures.per_position:
         return
     # the position, two percentages, the gaps between and the indent take 28 columns
-    cells = max(6, min(_BAR_CELLS, (console.width - 28) // 2))
-    curve = curve_table(figures, ascii_only=is_ascii_only(console), cells=cells)
+    cells = min(_BAR_CELLS, (console.width - 28) // 2)
+    if cells < len(_CURVE[-1]):
+        curve: RenderableType = table(*_CURVE, rows=_curve(figures))
+    else:
+        curve = curve_table(figures, ascii_only=is_ascii_only(console), cells=cells)
     note = "conditional: share of the drafts accepted up to the position before"
     heading(console, "Acceptance by position", curve, note)
     if figures.short_drafts:

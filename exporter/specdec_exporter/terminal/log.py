@@ -19,7 +19,7 @@ from specdec_exporter.predictor.log.speculator import Speculator
 from specdec_exporter.predictor.log.start import summarise
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED, Figures
 from specdec_exporter.speculation.policy import load_policy
-from specdec_exporter.terminal.console import heading, indented, is_ascii_only, pairs, sparkline
+from specdec_exporter.terminal.console import heading, indented, is_ascii_only, sparkline
 from specdec_exporter.terminal.figures import (
     breakdown_table,
     figures_table,
@@ -29,6 +29,9 @@ from specdec_exporter.terminal.figures import (
     print_verdict,
     spread_table,
 )
+from specdec_exporter.terminal.sheet import pairs
+
+_BESIDE_HISTORY: Final = 26  # the indent, the name, the gap, and the scale
 
 
 def print_analysis(
@@ -159,9 +162,18 @@ def _print_windows(console: Console, judged: Account) -> None:
         change = "steady" if points < 5 else f"{'up' if last > first else 'down'} {points:.1f} points"
         rows.append(("Trend", f"first third {percent(first)}, last third {percent(last)}: {change}"))
     if len(judged.history) > 1:
-        line = sparkline(judged.history, ascii_only=is_ascii_only(console))
+        history = _in_parts(judged.history, max(1, console.width - _BESIDE_HISTORY))
+        line = sparkline(history, ascii_only=is_ascii_only(console))
         rows.append(("In order", f"|{line}| 0 to 100%"))
     indented(console, pairs(rows))
+
+
+def _in_parts(history: Sequence[float | None], most: int) -> Sequence[float | None]:
+    """Return a history in at most so many parts: neighbours are averaged."""
+    while len(history) > most:
+        couples = [[ratio for ratio in history[at : at + 2] if ratio is not None] for at in range(0, len(history), 2)]
+        history = [sum(couple) / len(couple) if couple else None for couple in couples]
+    return history
 
 
 _OF_WINDOWS: Final = (

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from specdec_exporter import bounds
@@ -14,10 +13,12 @@ from specdec_exporter.formatting import count, decimal, percent, plain, seconds
 from specdec_exporter.inspection.requestgroups import UNKNOWN, ExactCurve, KindGroup, RequestGroup
 from specdec_exporter.inspection.requests import RequestsAnalysis
 from specdec_exporter.inspection.spread import FEWEST_PARTS
-from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only, pairs, table
+from specdec_exporter.terminal.console import bar, heading, indented, is_ascii_only
 from specdec_exporter.terminal.figures import print_finding, spread_table
+from specdec_exporter.terminal.sheet import Sheet, pairs, table
 
 _CELLS = 30
+_BESIDE_BARS = 26  # the range, the gaps, the indent, and a count of up to seven digits
 _GROUPINGS = {
     "adapter": "By adapter or served name",
     "temperature": "By temperature",
@@ -90,15 +91,16 @@ def _totals(group: RequestGroup, *, partly: bool) -> list[tuple[str, str]]:
 
 
 def _print_distribution(console: Console, group: RequestGroup) -> None:
-    spread: Table | str = f"Percentiles need {FEWEST_PARTS} requests."
+    spread: Sheet | str = f"Percentiles need {FEWEST_PARTS} requests."
     if group.percentiles:
         spread = spread_table({"request": group.percentiles, "draft": group.percentiles_by_draft})
     parts, most = len(group.histogram), max(group.histogram)
-    cells = [
-        f"{bar(requests / most, _CELLS, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
+    cells = max(1, min(_CELLS, console.width - _BESIDE_BARS))
+    bars = [
+        f"{bar(requests / most, cells, ascii_only=is_ascii_only(console))} {requests:,}" if requests else ""
         for requests in group.histogram
     ]
-    rows = [(f"{part / parts:.0%} to {(part + 1) / parts:.0%}", cell) for part, cell in enumerate(cells)]
+    rows = [(f"{part / parts:.0%} to {(part + 1) / parts:.0%}", cell) for part, cell in enumerate(bars)]
     heading(console, "Acceptance over requests", spread, pairs(rows))
 
 

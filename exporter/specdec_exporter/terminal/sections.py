@@ -13,8 +13,9 @@ from rich.text import Text
 from specdec_exporter.comparison.likeness import Flag
 from specdec_exporter.formatting import plain
 from specdec_exporter.speculation.verdict import Finding
-from specdec_exporter.terminal.console import heading, indented, table, write
+from specdec_exporter.terminal.console import heading, indented, write
 from specdec_exporter.terminal.figures import print_finding
+from specdec_exporter.terminal.sheet import table
 
 Output = Literal["text", "markdown", "json"]
 

@@ -106,11 +106,14 @@ class LogInputs:
         new_scanner = partial(LogScanner, self.counters, trust=self._trust, kinds=kinds, joins=True, count_lines=False)
         return chain.from_iterable(self._read(new_scanner, progress))
 
-    def responses(self, header: str | None) -> Iterator[SavedLine]:
-        """Yield what the lines of all inputs say as saved responses; ``header`` as for :func:`parse_response`."""
+    def responses(self, header: str | None, progress: Callable[[int], None] | None = None) -> Iterator[SavedLine]:
+        """Yield what the lines of all inputs say as saved responses; ``header`` as for :func:`parse_response`.
+
+        ``progress`` as for :meth:`events`.
+        """
         # The readers pass on what a scanner finds and do not look at it, so it need not be an event of a log.
         scanner = cast("Scanner", ResponseScanner(self.counters, header=header))
-        return cast("Iterator[SavedLine]", chain.from_iterable(self._read(lambda: scanner, None)))
+        return cast("Iterator[SavedLine]", chain.from_iterable(self._read(lambda: scanner, progress)))
 
     def _read(
         self, new_scanner: Callable[[], Scanner], progress: Callable[[int], None] | None
