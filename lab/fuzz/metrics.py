@@ -69,7 +69,8 @@ def check(body: bytes) -> None:
     assert names == sorted(set(names))
     assert found.engine_generation is None or found.stats_present
     answered = with_lengths.inference_engine
-    if answered is None or not (answered.derived or answered.summed):  # else figures are sums of what is told
+    # Of engines that tell figures in parts, or from which others follow, figures are sums of what is told.
+    if answered is None or (answered.derived is None and answered.gauges_by is None):
         require_agreement(body, with_lengths)
 
 

@@ -106,6 +106,7 @@ class PredictorRuntime:
 
     async def stop(self) -> None:
         """Give up the read under way. Read the log to its end and close it; give it up if that takes too long."""
+        await self.fetcher.stop()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})

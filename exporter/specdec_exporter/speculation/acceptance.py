@@ -78,7 +78,7 @@ class Counts(msgspec.Struct, frozen=True):
     @property
     def drafted(self) -> bool:
         """Whether anything was drafted, as far as it is counted."""
-        return bool(self.draft_tokens or self.drafts)
+        return bool(self.draft_tokens or self.drafts or any(self.accepted_per_position))
 
     @property
     def judged_tokens(self) -> float | None:

@@ -71,6 +71,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cost: Measured | None = None
     deployment: Deployment = Deployment()
     inference_engine: InferenceEngine = VLLM
+    generated: bool = True
     unusable: tuple[str, ...] = ()
     draft_overhead_ratio: float | None = None
     interval_acceptance_length: float | None = None
@@ -79,6 +80,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def is_measured(self) -> bool:
         """Whether the speed-up against the baseline's step times is known."""
         return self.cost is not None and self.cost.speedup is not None
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether missing drafts prove nothing: counters are there without speculation, or after the first request."""
+        engine = self.inference_engine
+        return engine.counts_without_speculation or (engine.counts_at_end and not self.generated)
 
     @property
     def speedup_max(self) -> float | None:

@@ -38,7 +38,7 @@ def without_drafts(evidence: Evidence) -> WithoutDrafts:
         read = [other.name for other in ENGINES.values() if other.is_read]
         action = f"Give the URL of a server of {', '.join(read[:-1])} or {read[-1]}."
         return WithoutDrafts(headline=f"This is {engine.name}: {engine.untold}", action=action)
-    if state == "speculation_off" and engine.counts_without_speculation:
+    if state == "speculation_off" and evidence.proves_nothing:
         said = _NEVER_DRAFTED
     elif state == "idle" and figures and figures.one_token_each:
         said = _ONE_TOKEN

@@ -124,8 +124,8 @@ def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
 
 
 def _word_without_drafts(evidence: Evidence) -> VerdictCode:
-    """Return the word where nothing is drafted; counters at 0 prove nothing where they are always there."""
-    if evidence.state == "speculation_off" and evidence.inference_engine.counts_without_speculation:
+    """Return the word where nothing is drafted."""
+    if evidence.state == "speculation_off" and evidence.proves_nothing:
         return "unknown"
     return _WITHOUT_DRAFTS[evidence.state]
 

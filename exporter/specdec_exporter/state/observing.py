@@ -90,6 +90,7 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
     _measure_cost(state)
     state.remembered = said_of(state)
     if answer.snapshot.engines:
+        _take_k(state, answer.snapshot, now)
         state.seen = answer.snapshot
     _fit_baseline(state)
 
@@ -112,6 +113,13 @@ def observe_version(state: PredictorState, version: str | None) -> None:
     else:
         state.running = replace(state.running, api_version=version)
     _fit_baseline(state)
+
+
+def _take_k(state: PredictorState, snapshot: Snapshot, now: float) -> None:
+    """Note when the metrics tell another k than before."""
+    before = state.seen.speculator.num_speculative_tokens if state.seen else None
+    if before is not None and before != snapshot.speculator.num_speculative_tokens:
+        state.k_since = now
 
 
 def _take_inference_engine(state: PredictorState, snapshot: Snapshot) -> None:

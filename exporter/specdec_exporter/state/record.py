@@ -79,6 +79,7 @@ class PredictorState:
     tracks: dict[tuple[str, str], EngineTrack] = field(default_factory=dict)
     engines_told: int = 0  # by the last snapshot, with those that were left out
     positions: int = 0  # of the last snapshot
+    k_since: float = -math.inf  # monotonic: the metrics told another k before
     last_worked: dict[str, float] = field(default_factory=dict)  # by engine, monotonic; the longest idle first
     draft_sources: DraftSources = field(default_factory=DraftSources)
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from specdec_exporter.predictor.log.start import StartSummary, summarise
 from specdec_exporter.predictor.log.totals import EngineLogTotals
 from specdec_exporter.predictor.metrics.reading import EngineKey
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot
-from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Speculator
+from specdec_exporter.speculation.acceptance import Counts, ratio
 from specdec_exporter.speculation.benefit import BreakEven, break_even
 from specdec_exporter.speculation.evidence import Evidence, StateName
 from specdec_exporter.speculation.figures import Figures, counts_of, figures, timed_counts_of, without_length
@@ -25,6 +25,8 @@ from specdec_exporter.state.drafts import Drafted, drafts_of_log
 from specdec_exporter.state.lastword import Remembered, remembered
 from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.windows import SampleRing, Window, concurrency
+
+_STEPS = 100.0  # of a counter, so that a window is right to a percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,29 @@ def window_of(state: PredictorState, only: EngineKey | None = None) -> Figures |
     if not windows:
         return None
     counts = _total(windows)
+    if state.engine.digits is not None and _is_coarse(counts, countable, state.engine.digits):
+        return None
     if not countable and not counts.drafted:
         return None  # without lines in the window the log says nothing
     seconds = max(window.seconds for window in windows)
-    result = _figures(state, counts, "metrics" if countable else "log", seconds, concurrency(windows))
+    load = concurrency(windows) or _running_now(state)
+    result = _figures(state, counts, "metrics" if countable else "log", seconds, load)
     return without_length(result) if state.engine_generation == "v0" else result
+
+
+def _is_coarse(counts: Counts, rings: Iterable[SampleRing], digits: int) -> bool:
+    """Whether numbers of so many digits are too coarse for the drafts of a window."""
+    total = max((ring.last.totals.draft_tokens or 0.0 for ring in rings), default=0.0)
+    step = 10.0 ** (len(f"{total:.0f}") - digits)
+    return step > 1.0 and 0.0 < max(counts.draft_tokens or 0.0, sum(counts.accepted_per_position)) < _STEPS * step
+
+
+def _running_now(state: PredictorState) -> float | None:
+    """Return the requests that run now, per engine, where no steps tell how many were in decode."""
+    if "step_latency" in state.engine.histograms:
+        return None
+    running = sum(track.snapshot.requests_running or 0.0 for track in state.tracks.values())
+    return ratio(running, len(state.tracks)) or None
 
 
 def _has_windows(state: PredictorState, track: EngineTrack) -> bool:
@@ -207,26 +227,31 @@ def _contradicts(dropped: dict[str, int], tracks: list[EngineTrack]) -> bool:
 
 
 def _activity(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, bool]:
-    """Return whether the engines decode, and whether they draft. A single answer tells it by what runs.
-
-    An engine that counts at the end of a request is at work as long as one runs, and does what it did before.
-    """
-    windows = _windows(state, (track.ring for track in tracks), state.policy.state_window_seconds)
+    """Return whether the engines decode, and whether they draft."""
+    late = state.engine.counts_at_end
+    seconds = state.window_seconds if late else state.policy.state_window_seconds
+    windows = _windows(state, (track.ring for track in tracks), seconds)
     counts = _total(windows)
     stepped = bool(counts.generation_tokens if counts.steps is None else counts.steps)
-    if windows and (stepped or not state.engine.counts_at_end):
-        return stepped, counts.drafted or (stepped and any(_gauges_drafts(state, track) for track in tracks))
-    running = any(track.snapshot.requests_running for track in tracks)
-    counted = any(track.snapshot.generation_tokens for track in tracks)
-    pending = state.engine.counts_at_end and not counted
-    return running, running and (pending or any(counts_of(track.snapshot).drafted for track in tracks))
+    if windows and (stepped or not late):
+        return stepped, counts.drafted or (stepped and _gauge_drafts(state, tracks))
+    return _by_what_runs(state, tracks)
+
+
+def _by_what_runs(state: PredictorState, tracks: list[EngineTrack]) -> tuple[bool, bool]:
+    """Return the same by a single answer, and where a request counts at its end: as long as one runs, as before."""
+    if not any(track.snapshot.requests_running for track in tracks):
+        return False, False
+    if any(counts_of(track.snapshot).drafted for track in tracks) or _gauge_drafts(state, tracks):
+        return True, True
+    return True, state.engine.counts_at_end and not any(track.snapshot.generation_tokens for track in tracks)
 
 
 def _speculates(state: PredictorState, tracks: Iterable[EngineTrack]) -> bool:
     """Whether speculation is on by the start in the log; if that does not tell, whether metrics prove it."""
     if state.running.speculative is not None:
         return state.running.speculative
-    if state.seen is not None and state.seen.speculator.method:
+    if state.seen is not None and state.seen.speculator != Speculator():
         return True
     return any(_drafts(track.snapshot) for track in tracks)
 
@@ -244,9 +269,10 @@ def _drafts(engine: EngineSnapshot) -> bool:
     )
 
 
-def _gauges_drafts(state: PredictorState, track: EngineTrack) -> bool:
-    """Whether a gauge of the engine shows drafts, and no counter."""
-    return bool(track.snapshot.interval_acceptance_length) and not counts_drafts(state, track.snapshot)
+def _gauge_drafts(state: PredictorState, tracks: Iterable[EngineTrack]) -> bool:
+    """Whether a gauge of an engine shows drafts, and no counter."""
+    engines = (track.snapshot for track in tracks)
+    return any(engine.interval_acceptance_length and not counts_drafts(state, engine) for engine in engines)
 
 
 # --- Counts to serve --------------------------------------------------------------------------------------------------
@@ -308,11 +334,12 @@ def evidence_of(state: PredictorState) -> Evidence:
     watched = state.reader is not None and state.clock() - state.born >= state.window_seconds
     return Evidence(
         state=state_name(state),
-        figures=window_of(state) or lifetime_of(state),
+        figures=_judged(state),
         vllm_version=state.running.vllm_version,
         engine_generation=state.engine_generation,
         method=state.method,
-        num_speculative_tokens=state.num_speculative_tokens,
+        num_speculative_tokens=None if _k_changed(state) else state.num_speculative_tokens,
+        generated=any(track.snapshot.generation_tokens for track in state.tracks.values()),
         engines=len(state.engine_names) or len(windows),
         log_windows=sum(windows.values()) if watched or windows else None,
         warnings=frozenset(state.warnings),
@@ -338,6 +365,19 @@ def _mean(state: PredictorState, field: Literal["draft_overhead_ratio", "interva
     """Return the mean of a gauge over the engines that measure it; 0 is not measured."""
     told = [value for track in state.tracks.values() if (value := getattr(track.snapshot, field))]
     return sum(told) / len(told) if told and state.counted else None
+
+
+def _judged(state: PredictorState) -> Figures | None:
+    """Return the figures to judge. Where a request counts at its end, a window without one says nothing."""
+    window = window_of(state)
+    if window is None or (state.engine.counts_at_end and not window.drafted):
+        return lifetime_of(state) or window
+    return window
+
+
+def _k_changed(state: PredictorState) -> bool:
+    """Whether drafts of the window may have had another k, where only k tells how many tokens were drafted."""
+    return not state.engine.counts_draft_tokens and state.clock() - state.k_since < state.window_seconds
 
 
 def said_of(state: PredictorState) -> Remembered:

@@ -6,6 +6,7 @@ Another engine is one more file here. What it counts is read under our names; wh
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
@@ -52,8 +53,10 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tokens alone do; or accepted tokens are what was generated, without a token of each request and one of each draft.
     The labels of the family ``capacity`` tell the size of the KV cache, and those of ``speculator`` what drafts.
     ``labels``: our labels and the engine's, where they differ; an empty name for one that is missing. Series that
-    differ in a label of ``summed`` are parts of one figure. ``version`` and ``models``: where the engine tells its
-    release, and its model if no metric names that. An engine without names is known, and tells nothing.
+    differ in other labels are parts of one figure, unless ``gauges_by`` is ``None``: counters and histograms are
+    summed; of gauges the largest counts, and those that differ in a label of ``gauges_by`` are summed. Numbers have
+    ``digits``; ``None``: all. ``version`` and ``models``: where the engine tells its release, and its model if no
+    metric names that. An engine without names is known, and tells nothing.
 
     ``counts_at_end``: its counters grow when a request ends. ``counts_without_speculation``: it shows counters of
     drafts, at 0, also where speculation is off, so that they are read only after the first draft.
@@ -74,8 +77,9 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     capacity: str | None = None
     speculator: SpeculatorInfo | None = None
     labels: dict[str, str] = {}
-    summed: tuple[str, ...] = ()
+    gauges_by: tuple[str, ...] | None = None
     generations: Generations = Generations()
+    digits: int | None = None
     version: Asked | None = None
     models: str | None = None
     counts_at_end: bool = False
@@ -93,7 +97,7 @@ class InferenceEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     @property
     def counts_draft_tokens(self) -> bool:
         """Whether it counts the tokens of drafts; others may count drafts."""
-        return "draft_tokens" in self.counters
+        return "draft_tokens" in self.counters or self.derived == "by_position"
 
     @cached_property
     def line(self) -> re.Pattern[bytes]:
@@ -124,12 +128,19 @@ def _read() -> dict[str, InferenceEngine]:
 
 ENGINES: Final = _read()  # by code
 VLLM: Final = ENGINES["vllm"]
-_OTHERS: Final = tuple(engine for engine in ENGINES.values() if engine is not VLLM)
+_READ: Final = tuple(engine for engine in ENGINES.values() if engine.is_read and engine is not VLLM)
+_NOT_READ: Final = tuple(engine for engine in ENGINES.values() if not engine.is_read)
 
 
 def answering(body: bytes) -> InferenceEngine | None:
     """Return the engine whose families ``body`` has, and the most of them; ``None`` if it has none of a known one."""
-    count, code = max((engine.families(body), engine.code) for engine in _OTHERS)
-    if count >= _FEWEST_FAMILIES and count > VLLM.families(body):
-        return ENGINES[code]
-    return VLLM if VLLM.line.search(body) else None
+    other = _most_told(body, _READ)
+    if other is not None and other.families(body) > VLLM.families(body):
+        return other
+    # Triton may serve vLLM.
+    return VLLM if VLLM.line.search(body) else _most_told(body, _NOT_READ)
+
+
+def _most_told(body: bytes, engines: Iterable[InferenceEngine]) -> InferenceEngine | None:
+    count, code = max((engine.families(body), engine.code) for engine in engines)
+    return ENGINES[code] if count >= _FEWEST_FAMILIES else None

@@ -95,12 +95,13 @@ def _at(place: int, most: int, meaning: Meaning) -> Meaning:
     return meaning._replace(rank=meaning.rank * most + place, also=also)
 
 
-def _fields(kind: Literal["counters", "histograms", "lengths"]) -> Iterable[str]:
+def _fields(kind: Literal["counters", "gauges", "histograms", "lengths"]) -> Iterable[str]:
     return dict.fromkeys(field for engine in ENGINES.values() for field in getattr(engine, kind))
 
 
 # The fields that only grow, by their shapes.
 MAPS: Final = tuple(KEY_LABELS)
+GAUGES: Final = frozenset(_fields("gauges"))
 SCALARS: Final = tuple(field for field in _fields("counters") if field not in MAPS)
 COUNTED: Final = (*SCALARS, *MAPS, *_fields("histograms"), *_fields("lengths"))
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import errno
 import functools
+import math
 import os
 import re
+import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -31,7 +33,10 @@ from specdec_exporter.predictor.metrics.snapshot import Snapshot, with_model
 
 _CLOSED: Final = "the connection was closed without an answer"
 _MAX_REDIRECTS: Final = 3
-_MODELS_SECONDS: Final = 1.0  # for the name of the model, where a fetch needs that
+# For the name of a model, where no metric tells that. A fetch waits only a moment, as long as there is no name.
+_MODEL_SECONDS: Final = 2.0
+_MODEL_WAIT_SECONDS: Final = 0.2
+_MODEL_AGAIN_SECONDS: Final = 60.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _API_PATH: Final = re.compile(r"/v1(?:/models|/completions|/chat/completions)?$")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -113,8 +118,11 @@ class MetricsFetcher:
         self._lengths = lengths
         self._large_body = large_body or asyncio.Lock()
         self._known: frozenset[EngineKey] = frozenset()
-        self._model_name: str | None = None  # where the metrics do not tell
         self._metrics_url, self._base = _endpoints(url)
+        # The model, where the metrics do not tell; a router of llama.cpp takes it in the query.
+        self._model_name = self._metrics_url.query.get("model", "")
+        self._ask_model_at = math.inf if self._model_name else 0.0  # monotonic
+        self._asking_model: asyncio.Task[None] | None = None
         self._credentials = Credentials(access, has_password=self._base.user is not None)
         self._flight: _Flight | None = None
         self._parsing = False
@@ -135,7 +143,8 @@ class MetricsFetcher:
         except FetchError as error:
             self.failures[error.reason] += not flight.failed
             flight.failed = True
-            self._model_name = None  # what answers next may serve another model
+            if self._ask_model_at < math.inf:
+                self._ask_model_at = 0.0  # what answers next may serve another model
             raise
         finally:
             flight.waiting -= 1
@@ -208,13 +217,27 @@ class MetricsFetcher:
         return snapshot
 
     async def _named(self, snapshot: Snapshot) -> Snapshot:
-        """Name the model of an engine whose metrics do not name it, as long as nothing else may answer."""
+        """Name the model of an engine whose metrics do not. A name holds until another one is told."""
         engine = snapshot.inference_engine
         if engine is None or engine.models is None:
             return snapshot
-        if self._model_name is None:
-            self._model_name = next(iter(await self.models(_MODELS_SECONDS, engine.models)), None)
-        return with_model(snapshot, self._model_name or "")
+        if time.monotonic() >= self._ask_model_at:
+            self._ask_model_at = time.monotonic() + _MODEL_AGAIN_SECONDS
+            self._asking_model = asyncio.create_task(self._ask_model(engine.models))
+            if not self._model_name:
+                await asyncio.wait({self._asking_model}, timeout=_MODEL_WAIT_SECONDS)
+        return with_model(snapshot, self._model_name)
+
+    async def stop(self) -> None:
+        """Give up what nobody waits for."""
+        if self._asking_model is not None:
+            self._asking_model.cancel()
+            await asyncio.wait({self._asking_model})
+
+    async def _ask_model(self, path: str) -> None:
+        """Learn the name of the one model that is served. Of several, nobody knows which one the metrics are of."""
+        if len(names := [*await self.models(_MODEL_SECONDS, path)]) == 1:
+            self._model_name = names[0]
 
     async def _get(self, url: URL, max_bytes: int, held: contextlib.AsyncExitStack) -> tuple[bytes, str | None, URL]:
         """Return body and Content-Type of ``url``, and what answered after redirects within its host and port.

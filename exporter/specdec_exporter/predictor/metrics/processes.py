@@ -18,6 +18,7 @@ import msgspec
 
 from specdec_exporter import bounds
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import InferenceEngine
 from specdec_exporter.predictor.metrics.families import COUNTED
 from specdec_exporter.predictor.metrics.reading import EngineKey
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
@@ -77,6 +78,7 @@ class Processes:
         self._known: list[_Process] = []  # the one that answered last is the last
         self._served: dict[EngineKey, _Values] = {}
         self._generation: str | None = None
+        self._engine: InferenceEngine | None = None
         self._good_at = 0.0  # Unix time of the last answer
         self._returns = -math.inf, -math.inf  # the last two times that a process answered again after another one
 
@@ -95,11 +97,12 @@ class Processes:
         if not raw.stats_present or (raw.process_start_time_seconds is None and not raw.engines):
             return Answer(raw)  # says nothing about a process
         values = {(engine.model_name, engine.engine): _values(engine) for engine in raw.engines}
-        process = self._process(raw, values, now)
+        telling = _telling(raw, values)
+        process = self._process(raw, telling, now)
         new, restarted = process is None, False
         if process is None:
             alone = self.count(now) == 1
-            restarted = alone and self._is_restart(raw, values, wall_now, lost=lost)
+            restarted = alone and self._is_restart(raw, telling, wall_now, lost=lost)
             if restarted:
                 self._served = {}
                 # Without a start time, a process that is gone could be taken for one that has counted as much.
@@ -111,6 +114,7 @@ class Processes:
         self._keep(process, now)
         self._good_at = wall_now
         self._generation = raw.engine_generation or self._generation
+        self._engine = raw.inference_engine or self._engine
         engines = tuple(_shown(engine, served[engine.model_name, engine.engine]) for engine in raw.engines)
         return Answer(msgspec.structs.replace(raw, engines=engines), new, restarted, left_out)
 
@@ -135,7 +139,9 @@ class Processes:
         return nearest if jitters else None
 
     def _is_another_generation(self, raw: Snapshot) -> bool:
-        return None not in (self._generation, raw.engine_generation) and raw.engine_generation != self._generation
+        """Whether another inference engine answers, or another generation of vLLM."""
+        before, now = (self._engine, self._generation), (raw.inference_engine, raw.engine_generation)
+        return any(None not in pair and pair[0] != pair[1] for pair in zip(before, now, strict=True))
 
     def _is_restart(self, raw: Snapshot, values: Mapping[EngineKey, _Values], wall_now: float, *, lost: bool) -> bool:
         """Whether a process that is not known took the place of the one before it."""
@@ -213,6 +219,16 @@ class Processes:
         elif now - process.fallen.setdefault((key, name), now) >= REMEMBERED_SECONDS:
             last[name] = value
             del process.fallen[key, name]
+
+
+def _telling(raw: Snapshot, values: dict[EngineKey, _Values]) -> Mapping[EngineKey, _Values]:
+    """Return the counts that tell one process from another: a difference of counters may fall in any."""
+    if raw.inference_engine is None or raw.inference_engine.derived != "from_generation":
+        return values
+    return {
+        key: {name: value for name, value in fields.items() if name != "accepted_tokens"}
+        for key, fields in values.items()
+    }
 
 
 def _bound(kept: dict[Any, Any], shown: Container[Any], most: int) -> None:

@@ -17,7 +17,7 @@ from specdec_exporter import bounds
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
 from specdec_exporter.predictor.engines.engine import InferenceEngine
-from specdec_exporter.predictor.metrics.families import COUNTED, SCALARS, SPECULATOR, Meaning, Shape
+from specdec_exporter.predictor.metrics.families import COUNTED, GAUGES, SCALARS, SPECULATOR, Meaning, Shape
 from specdec_exporter.predictor.metrics.snapshot import OF_DRAFTS, EngineSnapshot, Speculator
 from specdec_exporter.predictor.versions import canonical_method
 
@@ -46,7 +46,7 @@ class EngineReader:
     """
 
     def __init__(self, engine: InferenceEngine, most_engines: int, known: AbstractSet[EngineKey]) -> None:
-        self._engine, self._summed = engine, engine.summed
+        self._engine = engine
         self._model_label = engine.labels.get("model_name", "model_name")
         self._engine_label = engine.labels.get("engine", "engine")
         self.engine_labels = False  # a sample names its engine
@@ -81,10 +81,19 @@ class EngineReader:
         figures, number = self._figures.setdefault(name, {}), _number(value)
         if not number <= bounds.COUNT and meaning.field in COUNTED:
             self.unusable.setdefault(meaning.field, f"{sample} {_why_unusable(value, number)}")
-        part = tuple(labels.get(label, "") for label in self._summed) if self._summed else ()
+        part = self._part(meaning, labels)
         _put(figures, meaning, part, key, number)
         if meaning.also is not None:
             _put(figures, meaning.also, part, key, number)
+
+    def _part(self, meaning: Meaning, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return which part of its figure a sample is of; ``None`` where an engine tells no parts."""
+        if (gauges_by := self._engine.gauges_by) is None:
+            return None
+        if meaning.field in GAUGES:
+            return tuple(labels.get(label, "") for label in gauges_by)
+        own = (self._model_label, self._engine_label, meaning.key_label)
+        return tuple(f"{name}={value}" for name, value in sorted(labels.items()) if name not in own)
 
     def _admits(self, engine: EngineKey, spelled: tuple[str, str], key: Key) -> bool:
         """Whether a series of ``engine`` has a place so far; :meth:`engines` decides in the end."""
@@ -139,7 +148,7 @@ class EngineReader:
 
     def _told(self, figures: dict[str, Any]) -> dict[str, Any]:
         """Return the figures without k, which is one for all engines."""
-        if k := figures.pop("num_speculative_tokens", None):
+        if 0 < (k := figures.pop("num_speculative_tokens", None) or 0) <= bounds.POSITIONS:
             self.speculator = replace(self.speculator, num_speculative_tokens=int(k))
         return figures
 
@@ -158,10 +167,13 @@ class EngineReader:
 
 
 def _put(
-    figures: dict[_Figure, dict[Key, float]], meaning: Meaning, part: tuple[str, ...], key: Key, value: float
+    figures: dict[_Figure, dict[Key, float]], meaning: Meaning, part: tuple[str, ...] | None, key: Key, value: float
 ) -> None:
-    figure = figures.setdefault((meaning.field, meaning.rank, meaning.shape, part), {})
-    figure[key] = value if figure.get(key, value) == value else math.nan
+    figure = figures.setdefault((meaning.field, meaning.rank, meaning.shape, part or ()), {})
+    before = figure.get(key, value)
+    if before != value:  # ranks publish the same gauge, not at the same moment
+        value = max(before, value) if part is not None and meaning.field in GAUGES else math.nan
+    figure[key] = value
 
 
 def _number(value: float) -> float:
