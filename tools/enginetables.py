@@ -19,7 +19,8 @@ _DERIVED = {
 def engines_page(page: str) -> str:
     """Return the page with its table anew."""
     engines = [VLLM, *(engine for engine in ENGINES.values() if engine.is_read and engine is not VLLM)]
-    fields = dict.fromkeys(field for engine in engines for kind in _KINDS for field in getattr(engine, kind))
+    # What vLLM alone tells stands in its file.
+    fields = dict.fromkeys(field for engine in engines[1:] for kind in _KINDS for field in getattr(engine, kind))
     rows = [(field.replace("_", " "), *(_names(engine, field) for engine in engines)) for field in fields]
     prefixes = ("*prefixes*", *(", ".join(f"`{prefix}`" for prefix in engine.prefixes) for engine in engines))
     return filled(page, {"engines": table(("Figure", *(engine.name for engine in engines)), [prefixes, *rows])})
