@@ -69,7 +69,7 @@ async def demo(seconds: float | None, stop: asyncio.Event, directory: Path) -> N
             "code runs with a draft model that does not fit. "
             f"At {at(CODE_RESTARTS)} it restarts with one that does.\n"
             f"search gets slow at {at(SEARCH_SLOW)} and is well again at {at(SEARCH_WELL)}.\n"
-            "Pages are printed here as they arrive. The first takes about half a minute. Ctrl-C ends the demo."
+            "Alerts are printed here as they arrive. The first takes about a minute. Ctrl-C ends the demo."
         )
         first_look = True
         end = begun + seconds if seconds is not None else math.inf

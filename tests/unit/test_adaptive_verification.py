@@ -111,7 +111,7 @@ def test_no_page_and_no_head_is_blamed_for_what_was_not_verified(method: str, k:
     words = " ".join((verdict.headline, *verdict.reasons, verdict.action))
     assert (verdict.code, verdict.basis, verdict.acceptance_ratio) == ("watch", "assumed", None)
     assert PARTLY_VERIFIED in verdict.reasons
-    assert "1.72 tokens a step; at light load (the load is not known) at most" in words
+    assert "1.72 tokens a draft; at light load (the load is not known) at most" in words
     assert "second token" not in words
     assert not re.search(r"acceptance \d", words)
 

@@ -169,7 +169,7 @@ def test_a_log_is_judged_at_the_load_of_its_lines(running: int, word: str, load:
     verdict = told(config(method="eagle3", num_speculative_tokens=5), line).verdict
     needed = "1.45" if running == 3 else "3.50"
     assert (
-        verdict.headline == f"{word}: 3.10 tokens a step; at {load} requests in decode about {needed} pay off, assumed"
+        verdict.headline == f"{word}: 3.10 tokens a draft; at {load} requests in decode about {needed} pay off, assumed"
     )
 
 
@@ -180,7 +180,7 @@ def test_arguments_choose_the_policy_and_what_the_engine_says_later_replaces_it(
     line = window([110, 40, 18], 200)  # 0.28: below what n-gram look-up is assumed to cost, not below a draft model
     lookup = arguments(method="ngram", num_speculative_tokens=3)
     assert told(lookup, line).verdict.headline.startswith("May lose")
-    assert told(lookup, config(method="draft_model"), line).verdict.headline.startswith("May pay: 1.84 tokens a step")
+    assert told(lookup, config(method="draft_model"), line).verdict.headline.startswith("May pay: 1.84 tokens a draft")
 
 
 def test_arguments_tell_whether_a_busy_server_should_draft() -> None:

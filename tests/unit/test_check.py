@@ -238,7 +238,7 @@ async def test_an_exporter_tells_its_own_window_at_once(
     found = f"reads chat at {predictor.url}; figures of its window of 600 s"
     assert found in result.finding("Exporter")
     assert result.finding("Drafting").startswith("PASS Drafting: 464 drafts of 1,392 tokens")
-    assert result.finding("Verdict").startswith("PASS Verdict: Probably pays: 3.45 tokens a step; at ")
+    assert result.finding("Verdict").startswith("PASS Verdict: Probably pays: 3.45 tokens a draft; at ")
     assert "vLLM 0.25.1, V1, 1 engine, model tiny" in result.finding("Release")
     assert re.search(r"^ +0 +█+.? +90\.1%", result.text, re.MULTILINE)
 
@@ -418,7 +418,7 @@ async def test_a_login_in_front_is_named_and_not_the_port(run: Check, location: 
 
 @pytest.mark.parametrize(
     ("status", "hint"),
-    [(404, "/version says vLLM 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
+    [(404, "/version says 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
 )
 async def test_only_a_wrong_path_on_the_right_server_is_called_wrong(
     predictor: Predictor, run: Check, status: int, hint: str
@@ -458,7 +458,7 @@ async def test_disabled_statistics_are_a_failure_that_names_the_flag(predictor: 
     predictor.version = "0.32.0"
     result = await run(predictor.url)
     assert result.code == 1
-    assert "/version says vLLM 0.32.0" in result.finding("Statistics")
+    assert "/version says 0.32.0" in result.finding("Statistics")
     assert "--disable-log-stats" in result.finding("Statistics")
 
 

@@ -89,7 +89,7 @@ def test_what_is_served_of_an_engine_follows_from_its_counts(
     assert not status.pitfalls  # those are vLLM's
     if "drafts" not in last:  # SGLang before 0.5.13
         assert (status.state, status.verdict.code, status.lifetime) == ("drafting", "unknown", None)
-        assert "tokens a step in the last interval" in status.verdict.reasons[0]
+        assert "tokens a draft in the last interval" in status.verdict.reasons[0]
         return
     if not last["drafts"]:
         assert status.state == "speculation_off"

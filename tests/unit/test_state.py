@@ -297,3 +297,14 @@ def test_requests_of_one_token_leave_nothing_to_draft(state: PredictorState, clo
         clock.advance(60)
     verdict = status_of(state).verdict
     assert (verdict.code, verdict.headline) == ("idle", "Each request gets one token: nothing to draft here")
+
+
+def test_the_break_even_of_a_predictor_that_cannot_be_read_stays(state: PredictorState, clock: Clock) -> None:
+    observe_snapshot(state, snapshot(engine(0)))
+    clock.advance(60)
+    observe_snapshot(state, snapshot(engine(60_000, (50_000.0, 40_000.0, 30_000.0), requests=90)))
+    before = status_of(state).break_even
+    assert before.concurrency == pytest.approx(40.0)
+    clock.advance(15)
+    observe_failure(state, "gone", lost=True)
+    assert status_of(state).break_even == before

@@ -100,7 +100,7 @@ def levels(name: str | None, k: float | None = 3, load: float | None = None) -> 
         ("ngram", 5, None, 0.4, "watch: May pay"),
         ("dflash", 15, None, 0.03, "broken"),
         ("dflash", 15, None, 0.08, "watch: May lose"),  # 1.3 tokens of each draft are not almost nothing
-        ("dflash", 15, None, 0.095, "watch: May pay"),  # 2.4 tokens a step are not almost nothing
+        ("dflash", 15, None, 0.095, "watch: May pay"),  # 2.4 tokens a draft are not almost nothing
         ("a_method_of_tomorrow", 3, None, 0.6, "watch: May pay"),
     ],
 )
@@ -110,7 +110,7 @@ def test_acceptance_is_judged_by_method_k_and_load(
     verdict = judged("drafting", replace(drafted(rate, k=k), concurrency=load), name, k)
     code, _, word = told.partition(": ")
     assert verdict.code == code
-    assert not word or verdict.headline.startswith(f"{word}: {1 + k * rate:.2f} tokens a step; ")
+    assert not word or verdict.headline.startswith(f"{word}: {1 + k * rate:.2f} tokens a draft; ")
     assert f"acceptance {rate:.1%}" in " ".join(verdict.reasons)
     assert verdict.action
 
@@ -201,7 +201,7 @@ def test_the_flag_of_the_guides_is_a_remark_and_changes_no_word() -> None:
         judged("drafting", replace(drafted(rate, k=5), concurrency=1.0), "eagle3", 5) for rate in (0.49, 0.5)
     )
     assert (below.code, above.code) == ("not_measured", "not_measured")
-    assert any("below 50%, a flag that alerts nobody" in reason for reason in below.reasons)
+    assert any("below 50%, which is shown and alerts nobody" in reason for reason in below.reasons)
     assert not any("flag" in reason for reason in above.reasons)
 
 

@@ -117,7 +117,7 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
     elif error.status == 429 or (error.status or 0) >= 500:
         hint = "The predictor may still be loading, or be overloaded. Try again."
     elif vllm_version is not None:
-        hint = f"/version says vLLM {vllm_version}: give the URL without a path, or the full URL of its metrics."
+        hint = f"/version says {vllm_version}: give the URL without a path, or the full URL of its metrics."
     return Finding("FAIL", "Metrics", str(error), hint)
 
 
@@ -160,7 +160,7 @@ def _predictor(
         return list(judgement.findings)
     if state == "stats_disabled":
         (finding,) = judgement.findings
-        where = f"/version says vLLM {version}" if version else "this may not be vLLM"
+        where = f"/version says {version}" if version else "this may not be vLLM"
         hint = "" if version else f" {_WRONG_PLACE}"
         return [Finding(finding.level, finding.subject, f"{finding.found}; {where}", f"{finding.action}{hint}")]
     findings = [_release(status)]

@@ -64,7 +64,7 @@ def against(figures: Figures, even: BreakEven) -> str:
     """Say what a step gives and what would pay: as lengths where they are known, which need no k to be read."""
     if figures.mean_acceptance_length is None or even.mean_acceptance_length is None:
         return f"acceptance {percent(figures.acceptance_ratio)}; {needed(figures, even)}"
-    return f"{figures.mean_acceptance_length:.2f} tokens a step; {needed(figures, even)}"
+    return f"{figures.mean_acceptance_length:.2f} tokens a draft; {needed(figures, even)}"
 
 
 def needed(figures: Figures, even: BreakEven) -> str:

@@ -51,7 +51,7 @@ def _acceptance(
         return [Finding("PASS", "Verification", PARTLY_VERIFIED if figures.partly_verified else _NO_RATE)]
     text = f"acceptance {percent(rate)} (break-even {even.acceptance_ratio:.0%}, {even.basis})"
     if rate < policy.acceptance_ratio_flag and not low:
-        text += f"; below {policy.acceptance_ratio_flag:.0%}, a flag that alerts nobody"
+        text += f"; below {policy.acceptance_ratio_flag:.0%}, which is shown and alerts nobody"
     found = Finding("WARN" if low else "PASS", "Acceptance", text)
     return [found, *_suspicion(rate, num_speculative_tokens or len(figures.per_position), policy)]
 

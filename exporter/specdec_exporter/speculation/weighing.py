@@ -117,9 +117,9 @@ def _why_undecided(evidence: Evidence) -> tuple[Undecided, str]:
     if evidence.unusable:
         return "unusable", "; ".join(evidence.unusable)
     if figures is not None and figures.mean_acceptance_length is not None:
-        return "unknown_k", f"{figures.mean_acceptance_length:.2f} tokens a step; of how many drafted is not known"
+        return "unknown_k", f"{figures.mean_acceptance_length:.2f} tokens a draft; of how many drafted is not known"
     if interval is not None and (figures is None or figures.drafts is None):
-        return "unknown_k", f"{interval:.2f} tokens a step in the last interval of the engine, which counts no drafts"
+        return "unknown_k", f"{interval:.2f} tokens a draft in the last interval of the engine, which counts no drafts"
     return "no_figures", "two readings of the predictor are needed"
 
 

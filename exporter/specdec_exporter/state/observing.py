@@ -34,6 +34,7 @@ from specdec_exporter.state.loads import EngineLoads, LoadCounters
 from specdec_exporter.state.record import EngineTrack, PredictorState
 from specdec_exporter.state.traffic import TrafficWindow
 from specdec_exporter.state.view import (
+    break_even_of,
     counts_drafts,
     knows_acceptance,
     logged_drafts_of,
@@ -88,6 +89,7 @@ def observe_snapshot(state: PredictorState, snapshot: Snapshot) -> None:
                 _close_short_window(track, now, state.policy)
     state.history.keep(now, window_of(state))
     _measure_cost(state)
+    state.last_even = break_even_of(state)
     state.remembered = said_of(state)
     if answer.snapshot.engines:
         _take_k(state, answer.snapshot, now)

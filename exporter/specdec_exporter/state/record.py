@@ -17,6 +17,7 @@ from specdec_exporter.predictor.log.totals import LogTotals
 from specdec_exporter.predictor.metrics.processes import Processes
 from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, Speculator
 from specdec_exporter.speculation.acceptance import Counts
+from specdec_exporter.speculation.benefit import BreakEven
 from specdec_exporter.speculation.evidence import DecodingBaseline
 from specdec_exporter.speculation.measured import Measured
 from specdec_exporter.speculation.policy import Policy, load_policy
@@ -101,6 +102,7 @@ class PredictorState:
     baseline: DecodingBaseline | None = None
     cost: Measured | None = None
     cost_seconds: float = 0.0  # of those minutes, what was seen
+    last_even: BreakEven | None = None  # the assumed break-even of the last reading
 
     # What was said.
     history: History = field(default_factory=History)

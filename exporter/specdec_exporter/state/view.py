@@ -195,7 +195,12 @@ def counts_of_window(state: PredictorState) -> Counts | None:
 
 
 def break_even_of(state: PredictorState, cost: Measured | None = None) -> BreakEven:
-    """Return the break-even by published services, for this method, k and load; the measured one, if ``cost`` tells."""
+    """Return the break-even by published services, for this method, k and load; the measured one, if ``cost`` tells.
+
+    While the predictor cannot be read, it is that of the last reading.
+    """
+    if not state.up and state.last_even is not None:
+        return state.last_even
     return break_even(window_of(state), state.num_speculative_tokens, state.method, state.policy, cost)
 
 
