@@ -188,8 +188,8 @@ _WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "speculation_off": WithoutDrafts(
         headline="Speculative decoding is off",
         reasons=(
-            "the predictor exposes no draft counters, or its log says speculative_config=None",
-            "or its method is extract_hidden_states, which drafts nothing",
+            "the predictor exposes no draft counters",
+            "or its log says speculative_config=None, or its method is extract_hidden_states, which drafts nothing",
         ),
         action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
     ),
@@ -210,7 +210,7 @@ _ONE_TOKEN = WithoutDrafts(
     action="Nothing to do on a prefill server: ask the servers that decode.",
 )
 _NEVER_DRAFTED = WithoutDrafts(
-    headline="Nothing was drafted since the predictor started: speculation is off, or drafts nothing",
-    reasons=("its counters of drafts are there whether or not it speculates, and all of them are 0",),
+    headline="No draft was counted since the predictor started",
+    reasons=("speculation is off, drafts nothing, or the release does not count drafts",),
     action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
 )
