@@ -418,13 +418,7 @@ async def test_a_login_in_front_is_named_and_not_the_port(run: Check, location: 
 
 @pytest.mark.parametrize(
     ("status", "hint"),
-    [
-        (404, "/version says vLLM 0.32.0"),
-        (400, "A router of llama.cpp asks for the model: give /metrics?model=NAME&autoload=false"),
-        (401, "Give the credentials"),
-        (429, "overloaded"),
-        (503, "overloaded"),
-    ],
+    [(404, "/version says vLLM 0.32.0"), (401, "Give the credentials"), (429, "overloaded"), (503, "overloaded")],
 )
 async def test_only_a_wrong_path_on_the_right_server_is_called_wrong(
     predictor: Predictor, run: Check, status: int, hint: str

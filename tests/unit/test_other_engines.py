@@ -22,6 +22,7 @@ from specdec_exporter.commands.doctor import doctor
 from specdec_exporter.comparison.compare import compare
 from specdec_exporter.doctor.reports import Given
 from specdec_exporter.errors import BaselineError
+from specdec_exporter.inspection.livecheck import examined
 from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEngine
 from specdec_exporter.predictor.metrics.exposition import parse_exposition
 from specdec_exporter.speculation.evidence import Evidence, StateName
@@ -60,9 +61,11 @@ async def serving(*bodies: bytes, path: str = "/metrics", **answers: Any) -> Asy
 
 @pytest.mark.parametrize("engine", OTHERS, ids=lambda engine: engine.code)
 @pytest.mark.parametrize("state", get_args(StateName))
-def test_no_reason_speaks_of_vllms_log(engine: InferenceEngine, state: StateName) -> None:
+def test_no_sentence_speaks_of_vllm_its_flags_or_its_log(engine: InferenceEngine, state: StateName) -> None:
     verdict = judge(Evidence(state=state, inference_engine=engine), load_policy()).verdict
-    assert not [reason for reason in verdict.reasons if "log" in reason.split() or "vLLM" in reason]
+    said = " ".join((verdict.headline, *verdict.reasons, verdict.action))
+    for words in ("vLLM", " log ", "--speculative-config", "--disable-log-stats"):
+        assert words not in said
 
 
 def test_counters_at_zero_and_no_counters_are_told_in_words_that_hold_for_both() -> None:
@@ -86,7 +89,21 @@ def test_the_page_leaves_it_to_the_verdict_how_speculation_is_switched_on() -> N
     assert b"tart vLLM" not in PAGE
 
 
-# --- Doctor ----------------------------------------------------------------------------------------------------------
+# --- Check and doctor ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_router_that_asks_for_a_model_is_told_how_to_give_it() -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"error": {"code": 400, "message": "model name is missing"}}, status=400)
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", refuse)])
+    async with listening(app) as port:
+        ((examination, _),) = await examined(f"http://127.0.0.1:{port}")
+    (finding,) = examination.findings
+    assert finding.level == "FAIL"
+    assert finding.action is not None
+    assert finding.action.endswith("give /metrics?model=NAME&autoload=false.")
 
 
 async def test_doctor_says_once_that_facts_are_of_vllm() -> None:

@@ -116,10 +116,10 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
         hint = f"Give {_CREDENTIALS}."
     elif error.status == 429 or (error.status or 0) >= 500:
         hint = "The predictor may still be loading, or be overloaded. Try again."
-    elif error.status == 400:
-        hint = "A router of llama.cpp asks for the model: give /metrics?model=NAME&autoload=false."
     elif vllm_version is not None:
         hint = f"/version says vLLM {vllm_version}: give the URL without a path, or the full URL of its metrics."
+    elif error.status == 400:
+        hint = "If this is a router of llama.cpp, it asks for a model: give /metrics?model=NAME&autoload=false."
     return Finding("FAIL", "Metrics", str(error), hint)
 
 

@@ -44,6 +44,8 @@ def without_drafts(evidence: Evidence) -> WithoutDrafts:
         said = _ONE_TOKEN
     else:
         said = _WITHOUT_DRAFTS[state]
+    if state == "stats_disabled" and engine is not VLLM:
+        said = replace(said, action="Point --predictor.url at vLLM instead of a proxy.")  # it has no such flag
     reasons = said.reasons if engine is VLLM else said.reasons[:1]  # the others are about vLLM's log
     return replace(said, reasons=reasons, action=_of_engine(said.action, engine))
 
