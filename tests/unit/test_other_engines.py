@@ -89,7 +89,7 @@ def test_the_page_leaves_it_to_the_verdict_how_speculation_is_switched_on() -> N
     assert b"tart vLLM" not in PAGE
 
 
-# --- Check and doctor ------------------------------------------------------------------------------------------------------
+# --- Check and doctor -------------------------------------------------------------------------------------------------
 
 
 async def test_a_router_that_asks_for_a_model_is_told_how_to_give_it() -> None:
