@@ -375,10 +375,20 @@ def test_a_histogram_is_one_that_samples_can_give_or_refused(counts: list[float]
         assert list(found.counts) == sorted(found.counts)
 
 
+@pytest.mark.parametrize(
+    ("finished", "said"),
+    [
+        (0.0, "no request finished in the recorded 1 s"),
+        (1.0, "requests finished in the recorded 1 s, and the predictor told no latency of theirs"),
+    ],
+)
+def test_a_recording_without_a_latency_says_whether_requests_finished(finished: float, said: str) -> None:
+    measured = Increases({}, Counts(), requests_finished=finished)
+    with pytest.raises(BaselineError, match=f"^{said}"):
+        with_increases(Baseline(name="x", recorded_at="", duration_seconds=1.0), measured)
+
+
 def test_a_sum_far_outside_its_buckets_is_refused() -> None:
-    impossible = Increases({}, Counts(), requests_finished=1.0)
-    with pytest.raises(BaselineError, match="no request finished"):
-        with_increases(Baseline(name="x", recorded_at="", duration_seconds=1.0), impossible)
     with pytest.raises(BaselineError, match=r"the sum of latency, 2, contradicts the buckets of its 1 requests"):
         total_of("latency", [Histogram((0.5, 1.0, INF), (0.0, 1.0, 1.0), 2.0)])
 

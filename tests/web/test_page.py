@@ -199,8 +199,8 @@ async def cards(browser: Browser) -> dict[str, str]:
 
 STATE_WORDS: dict[StateName, str] = {
     "unreachable": "No current figures: the exporter has no metrics of the predictor",
-    "stats_disabled": "Start vLLM without --disable-log-stats",
-    "speculation_off": "decodes without speculation, so there is nothing to measure",
+    "stats_disabled": "No figures: the predictor answers, but exposes no engine statistics.",
+    "speculation_off": "No figures: no draft was counted, so there is nothing to measure.",
     "idle": "No drafts in the last 5 min, because the predictor generated nothing",
     "not_drafting": "No drafts in the last 5 min, although the predictor generates tokens",
     "drafting": "No figures yet: each figure needs two readings",

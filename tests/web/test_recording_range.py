@@ -66,6 +66,15 @@ def exported(service: str, n: float, engine: str = "0", bounds: tuple[str, ...] 
     }
 
 
+def of_engine(code: str, n: float) -> dict[str, float]:
+    """What the exporter shows of another inference engine; the service has its name."""
+    facts = f'vllm_version="",inference_engine="{code}",draft_model="d"'
+    return {
+        series.replace('vllm_version="0.32.0"', facts).replace('"v1"', '""'): value
+        for series, value in exported(code, n).items()
+    }
+
+
 def of_predictor(n: float) -> dict[str, float]:
     """The same of a predictor that is scraped itself; its name holds an escape character."""
     labels = 'model_name="ti\x1bny",engine="0",namespace="raw",job="vllm"'
@@ -142,6 +151,9 @@ def samples(second: int) -> dict[str, float]:
         **exported("mixed", n, "1", ("0.05", "0.2", "+Inf")),
         **exported("idle", 20),
         **{series.replace('"v1"', '"v0"'): value for series, value in exported("old", n).items()},
+        **of_engine("tensorrt_llm", n),
+        **of_engine("llamacpp", n),
+        **of_engine("mystery", n),
         **of_predictor(n),
         **{under_kserve(series): value for series, value in of_predictor(n).items()},
         **busy("busy", "0", {3: min(second, HALF), 6: max(0, second - HALF)}),
@@ -233,6 +245,12 @@ async def test_a_predictor_that_is_scraped_itself_is_recorded_by_its_own_names(u
     assert (found.model_name, found.name, found.method) == ("ti?ny", "ti?ny", None)
 
 
+async def test_of_another_engine_its_name_and_its_draft_are_recorded(url: str) -> None:
+    found = await recorded(url, service("tensorrt_llm"))
+    assert (found.engine.name, found.vllm_version, found.context.runtime) == ("TensorRT-LLM", None, None)
+    assert (found.method, found.draft_model, found.num_speculative_tokens) == ("eagle3", "d", 3)
+
+
 async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
     found = await recorded(url, service("old"))
     assert (found.counts.draft_tokens, found.counts.generation_tokens) == (None, None)
@@ -244,9 +262,11 @@ async def test_of_a_v0_engine_only_latency_is_recorded(url: str) -> None:
     ("selector", "said"),
     [
         ('{namespace="prod",inference_service=~"steady|pair"}', r'2 services .*"pair".*"steady".*Narrow --selector'),
-        ('{job=~".+"}', "12 services or models match, expected one: "),
+        ('{job=~".+"}', "15 services or models match, expected one: "),
         (service("nobody"), "no series of a predictor matches .*specdec_generation_tokens_total"),
         (service("mixed"), "different buckets for time_to_first_token_seconds"),
+        (service("llamacpp"), "llama.cpp tells no latencies"),
+        (service("mystery"), "expected an inference engine of .*, found 'mystery'"),
         (service("idle"), "no request finished in the recorded 3600 s"),
         ("{inference_service=steady}", "refused .*parse error"),
         ("steady", "expected a selector such as"),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import ENGINES, VLLM, InferenceEngine
 from specdec_exporter.predictor.speculativeconfig import Server, deployment_of
 from specdec_exporter.speculation.acceptance import Counts, ratio
 from specdec_exporter.speculation.load import Load
@@ -74,7 +75,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One recording. The histograms hold the requests of the span: cumulative counts, sum in seconds.
 
     ``recorded_at`` is the end of the span, RFC 3339 in UTC. ``model_name`` is the served name in the predictor's
-    metrics. Without speculation ``counts`` has no drafts. ``intervals`` are short parts of the span, each of one
+    metrics, ``inference_engine`` the code of what served it; files of before other engines were read have none, and are
+    of vLLM. Without speculation ``counts`` has no drafts. ``intervals`` are short parts of the span, each of one
     engine, in the order of their ends; those of one moment lie next to each other. They tell step time and load, and
     are empty for V0 engines. ``blocks`` are few long parts that add up to the span; they tell how far chance moved
     latencies. ``prompt_length`` and ``generation_length`` are the tokens per request. ``interrupted``: recording
@@ -86,8 +88,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     duration_seconds: float
     context: Context = Context()
 
+    inference_engine: str | None = None
     vllm_version: str | None = None
     method: str | None = None
+    draft_model: str | None = None
     num_speculative_tokens: int | None = None
     model_name: str | None = None
 
@@ -102,10 +106,21 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     generation_length: Histogram | None = None
     interrupted: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for an inference engine that is not known."""
+        if self.inference_engine not in (None, *ENGINES):
+            expected = f"null, or one of {', '.join(ENGINES)}"
+            raise ValueError(f"inference_engine: expected {expected}, found {self.inference_engine!r:.80}")
+
     @property
     def recorded_timestamp(self) -> float:
         """``recorded_at`` as Unix time."""
         return datetime.fromisoformat(self.recorded_at).timestamp()
+
+    @property
+    def engine(self) -> InferenceEngine:
+        """The inference engine that was recorded."""
+        return ENGINES[self.inference_engine] if self.inference_engine else VLLM
 
     @property
     def speculates(self) -> bool:

@@ -15,6 +15,7 @@ from specdec_exporter.baseline.file import Baseline, Context, as_utc
 from specdec_exporter.baseline.recording import Recorder, with_increases
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError, FetchError
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 from specdec_exporter.predictor.log.events import EngineConfig, ServerArguments
 from specdec_exporter.predictor.log.start import Start
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
@@ -55,21 +56,24 @@ async def record(
         started = time.monotonic()
         interval_seconds = min(load_policy().cost.interval_seconds, duration_seconds / _FEWEST)
         recorder = Recorder(first, started, context.model, interval_seconds=interval_seconds)
-        version = await fetcher.version(timeout_seconds) if first.is_vllm else None
+        engine = recorder.engine
+        version = await fetcher.version(timeout_seconds, engine)
         models = await fetcher.models(timeout_seconds)
-        _refuse_other_log(config, version)
+        _refuse_other_log(config, engine, version)
         async for snapshot in _polled(fetcher, started + duration_seconds, timeout_seconds, stop):
             recorder.observe(snapshot, time.monotonic())
-    said = start.speculator(recorder.num_positions)
+    logged, told = start.speculator(recorder.num_positions), recorder.speculator
     return with_increases(
         Baseline(
             name=name or recorder.model_name or "baseline",
             recorded_at=as_utc(datetime.now(UTC)),
             duration_seconds=round(recorder.seconds, 3),
-            context=_filled(context, config, version, models.get(recorder.model_name or "")),
-            vllm_version=version or (config.vllm_version if config else None),
-            method=said.method,
-            num_speculative_tokens=said.num_speculative_tokens,
+            context=_filled(context, config, engine, version, models.get(recorder.model_name or "")),
+            inference_engine=engine.code,
+            vllm_version=(version or (config.vllm_version if config else None)) if engine is VLLM else None,
+            method=told.method or logged.method,
+            draft_model=told.draft_model or logged.draft_model,
+            num_speculative_tokens=told.num_speculative_tokens or logged.num_speculative_tokens,
             model_name=recorder.model_name or None,
             interrupted=recorder.seconds < duration_seconds,
         ),
@@ -77,7 +81,9 @@ async def record(
     )
 
 
-def _refuse_other_log(config: EngineConfig | None, version: str | None) -> None:
+def _refuse_other_log(config: EngineConfig | None, engine: InferenceEngine, version: str | None) -> None:
+    if config is not None and engine is not VLLM:
+        raise BaselineError(f"the log comes from vLLM, and {engine.name} answers: only vLLM's log is read")
     logged = config.vllm_version if config else None
     if logged and version and logged != version:
         raise BaselineError(
@@ -126,8 +132,10 @@ def logged_start(patterns: Sequence[str]) -> Start:
     return start
 
 
-def _filled(context: Context, config: EngineConfig | None, version: str | None, root: str | None) -> Context:
+def _filled(
+    context: Context, config: EngineConfig | None, engine: InferenceEngine, version: str | None, root: str | None
+) -> Context:
     """Fill the gaps in ``context`` with what the predictor says about itself."""
     model = root or (config.model if config else None)
-    runtime = f"vLLM {version}" if version else None
+    runtime = f"{engine.name} {version}" if version else None
     return msgspec.structs.replace(context, model=context.model or model, runtime=context.runtime or runtime)

@@ -10,6 +10,7 @@ from specdec_exporter.baseline.reading import read_baseline
 from specdec_exporter.config import SYSTEM_TRUST, Access
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.metrics.fetch import MetricsFetcher, open_session
 from specdec_exporter.predictor.metrics.snapshot import Snapshot
 from specdec_exporter.predictor.versions import canonical_method
@@ -152,6 +153,9 @@ def fit(baseline: Baseline, snapshot: Snapshot, vllm_version: str | None) -> Fit
         return Fit(None, f"it has no model_name, and the predictor serves several: {shown}")
     if model not in names:
         return Fit(None, f"it is of model {model!r}, the predictor serves {shown}")
+    engine = snapshot.inference_engine or VLLM
+    if baseline.engine is not engine:  # each has its own meaning of a step and of a latency
+        return Fit(None, f"it is of {baseline.engine.name}, the predictor runs {engine.name}")
     differences = []
     if _differ(baseline.vllm_version, vllm_version):
         differences.append(f"recorded with vLLM {baseline.vllm_version}, now it is {vllm_version}")

@@ -20,11 +20,11 @@ import msgspec
 from specdec_exporter.baseline.file import HISTOGRAMS, LENGTHS, MAX_BLOCKS, RECORDED, Baseline, Block, Context, as_utc
 from specdec_exporter.baseline.intervals import Moment
 from specdec_exporter.baseline.prometheusapi import Prometheus, Series
-from specdec_exporter.baseline.recording import Increases, of_v0, total_of, with_increases
+from specdec_exporter.baseline.recording import Increases, of_v0, refuse_without_latencies, total_of, with_increases
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.formatting import plain
 from specdec_exporter.histogram import Histogram
-from specdec_exporter.predictor.engines.engine import VLLM
+from specdec_exporter.predictor.engines.engine import ENGINES, VLLM
 from specdec_exporter.predictor.metrics.families import length_meanings, meanings
 from specdec_exporter.predictor.metrics.fetch import open_session
 from specdec_exporter.speculation.acceptance import Counts
@@ -44,6 +44,8 @@ _MAX_INTERVALS = 1000
 _MAX_ROWS = 100_000  # intervals x engines; each query answers with as many numbers
 _SCRAPES_SEEN_SECONDS = 600.0  # the span in which scrapes are counted
 
+# Labels of specdec_predictor_info that are facts of a baseline.
+_FACTS = ("inference_engine", "vllm_version", "method", "draft_model")
 # Count -> field of a snapshot, and the part of a histogram.
 _COUNTERS = (
     "drafts",
@@ -83,10 +85,14 @@ async def record_range(
     async with open_session() as session:
         source = _Range(Prometheus(session, url, end, timeout_seconds), matchers, range_seconds, end.timestamp())
         await source.find_service()
-        version, method, k = await source.facts()
+        facts, k = await source.facts()
+        code = facts.get("inference_engine", VLLM.code)
+        if code not in ENGINES:
+            raise BaselineError(f"expected an inference engine of {', '.join(ENGINES)}, found {code[:40]!r}")
+        refuse_without_latencies(ENGINES[code])
         seconds = await source.covered_seconds()
         increases = await source.increases(seconds)
-    if context.runtime is None and version:
+    if context.runtime is None and (version := facts.get("vllm_version")):
         context = msgspec.structs.replace(context, runtime=f"vLLM {version}")
     model_name = source.identity.get("model_name")
     return with_increases(
@@ -95,10 +101,9 @@ async def record_range(
             recorded_at=as_utc(end),
             duration_seconds=round(seconds, 3),
             context=context,
-            vllm_version=version,
-            method=method,
             num_speculative_tokens=k or len(increases.counts.accepted_per_position) or None,
             model_name=model_name,
+            **facts,
         ),
         increases,
     )
@@ -274,17 +279,14 @@ class _Range:
         # increase() extrapolates a little beyond the first and the last sample.
         return self._seconds if covered > self._seconds * (1 - 4 / _STEPS) else max(covered, 1.0)
 
-    async def facts(self) -> tuple[str | None, str | None, int | None]:
-        """Return release, method and k; ``None`` where the exporter recorded none or several."""
+    async def facts(self) -> tuple[dict[str, Any], int | None]:
+        """Return facts of a baseline, and k; where the exporter recorded none or several, the fact is missing."""
         info = await self._prometheus.query(self._over("last_over_time", "specdec_predictor_info"))
         ks = await self._prometheus.query(self._over("max_over_time", "specdec_num_speculative_tokens"))
         k = _only(series.value for series in ks if series.value < _LONGEST_DRAFT)
         self.v0 = self.v0 or any(series.labels.get("engine_generation") == "v0" for series in info)
-        return (
-            _only(series.labels.get("vllm_version") for series in info),
-            _only(series.labels.get("method") for series in info),
-            int(k) if k else None,
-        )
+        told = {name: _only(series.labels.get(name) for series in info) for name in _FACTS}
+        return {name: value for name, value in told.items() if value}, int(k) if k else None
 
     def _over(self, function: str, name: str) -> str:
         return f"{function}({name}{{{self._matchers}}}{self._span})"

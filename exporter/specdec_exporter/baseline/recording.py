@@ -18,9 +18,10 @@ from specdec_exporter.baseline.file import HISTOGRAMS, MAX_BLOCKS, RECORDED, Bas
 from specdec_exporter.baseline.intervals import Moment, thinned
 from specdec_exporter.errors import BaselineError
 from specdec_exporter.histogram import Histogram
+from specdec_exporter.predictor.engines.engine import VLLM, InferenceEngine
 from specdec_exporter.predictor.metrics.processes import Answer, Processes
 from specdec_exporter.predictor.metrics.reading import EngineKey
-from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot
+from specdec_exporter.predictor.metrics.snapshot import EngineSnapshot, Snapshot, Speculator
 from specdec_exporter.speculation.acceptance import SCALARS, Counts
 from specdec_exporter.speculation.blocks import Blocks
 from specdec_exporter.speculation.figures import counts_of
@@ -52,6 +53,7 @@ class Recorder:
     """
 
     def __init__(self, first: Snapshot, at: float, model: str | None = None, *, interval_seconds: float = 0.0) -> None:
+        refuse_without_latencies(first.inference_engine or VLLM)
         if not first.stats_present:
             raise BaselineError(
                 "expected engine statistics in the predictor's metrics, found none: start vLLM without "
@@ -75,8 +77,20 @@ class Recorder:
         return self._at - self._started
 
     @property
+    def engine(self) -> InferenceEngine:
+        """The inference engine that answers."""
+        return self._last.inference_engine or VLLM
+
+    @property
+    def speculator(self) -> Speculator:
+        """What drafts, by the last snapshot."""
+        return self._last.speculator
+
+    @property
     def num_positions(self) -> int:
-        """Positions in the last snapshot's curve; 0 without one."""
+        """The positions that a draft can have, by the last snapshot's curve; 0 if it does not tell."""
+        if not self.engine.positions_are_k:
+            return 0
         return max((len(engine.accepted_tokens_per_position or ()) for engine in self._engines(self._last)), default=0)
 
     def observe(self, snapshot: Snapshot, at: float) -> None:
@@ -131,6 +145,14 @@ class Recorder:
 
     def _engines(self, snapshot: Snapshot) -> list[EngineSnapshot]:
         return [engine for engine in snapshot.engines if engine.model_name == self.model_name]
+
+
+def refuse_without_latencies(engine: InferenceEngine) -> None:
+    """Raise :class:`BaselineError` for an inference engine that tells no latency of decoding."""
+    if not engine.is_read:
+        raise BaselineError(f"this is {engine.name}, which cannot be recorded: {engine.untold}")
+    if not engine.histograms.keys() & {"time_per_output_token", "step_latency"}:
+        raise BaselineError(f"{engine.name} tells no latencies, so no baseline can be recorded: {engine.measure_by}")
 
 
 def _choose(snapshot: Snapshot, model: str | None) -> str | None:
@@ -270,15 +292,18 @@ def of_v0(increases: Increases) -> Increases:
 
 
 def with_increases(baseline: Baseline, increases: Increases) -> Baseline:
-    """Add what was measured to ``baseline``. Raises :class:`BaselineError` if no request finished."""
+    """Add what was measured to ``baseline``. Raises :class:`BaselineError` without a request and its latency."""
     finished = increases.requests_finished
     if finished is None and "request_latency_seconds" in increases.histograms:
         finished = increases.histograms["request_latency_seconds"].count
-    if not finished or not increases.histograms.keys() & HISTOGRAMS.keys():
+    span = f"in the recorded {baseline.duration_seconds:g} s"
+    if not finished:
         raise BaselineError(
-            f"no request finished in the recorded {baseline.duration_seconds:g} s, so there is no latency to keep. "
+            f"no request finished {span}, so there is no latency to keep. "
             "Send requests to the predictor, or record for longer"
         )
+    if not increases.histograms.keys() & HISTOGRAMS.keys():
+        raise BaselineError(f"requests finished {span}, and the predictor told no latency of theirs")
     return msgspec.structs.replace(
         baseline,
         counts=consistent_counts(increases.counts),

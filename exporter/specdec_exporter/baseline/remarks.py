@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdec_exporter.baseline.file import SLIS, Baseline
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.speculation.acceptance import Counts
 from specdec_exporter.speculation.figures import PARTLY_VERIFIED
 from specdec_exporter.speculation.policy import load_policy
@@ -20,7 +21,10 @@ def remarks(baseline: Baseline) -> tuple[str, ...]:
     if (baseline.requests_finished or 0.0) < few:
         told.append(f"{baseline.requests_finished or 0:,.0f} requests: fewer than {few} decide nothing")
     if baseline.counts.draft_tokens and baseline.method is None:
-        told.append("speculation's method is not known: only the predictor's log tells it (--predictor.log-path)")
+        by = "only the predictor's log tells it (--predictor.log-path)"
+        if baseline.engine is not VLLM:
+            by = f"{baseline.engine.name} did not tell it"
+        told.append(f"speculation's method is not known: {by}")
     if baseline.adaptive_verification:
         told.append(PARTLY_VERIFIED)
     missing = [sli for sli in SLIS if getattr(baseline, sli) is None]

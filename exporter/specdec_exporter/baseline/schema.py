@@ -29,7 +29,7 @@ _UNSET_CLOCK_YEAR = 1970
 _SUM_TOLERANCE = 1e-6  # relative; rounding of a sum over millions of floats
 
 CONTEXT = tuple(Context.__struct_fields__)
-FACTS = ("model_name", "vllm_version", "method", "num_speculative_tokens")
+FACTS = ("model_name", "inference_engine", "vllm_version", "method", "draft_model", "num_speculative_tokens")
 
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Amounts = tuple[Amount, ...]
@@ -290,8 +290,10 @@ class File(_Part, frozen=True, kw_only=True):
     request_parameters: str | None = None
     command: str | None = None
     model_name: str | None = None
+    inference_engine: str | None = None
     vllm_version: str | None = None
     method: str | None = None
+    draft_model: str | None = None
     num_speculative_tokens: Number | None = None
     acceptance: _Acceptance | None = None
     throughput: _Throughput | None = None

@@ -43,7 +43,7 @@ _DEFAULT_RANGE_SECONDS = 86400.0
 _CONTEXT_HELP = {
     "hardware": "The hardware, e.g. '1x H100 SXM 80GB'.",
     "model": "The model. If several are served: the one to record.  [default: the one that the predictor reports]",
-    "runtime": "The runtime.  [default: the predictor's vLLM release]",
+    "runtime": "The runtime.  [default: what the predictor reports]",
     "request_parameters": "The requests, e.g. 'ShareGPT, temperature 0, 16 at once'.",
     "command": "The command that started vLLM.",
 }

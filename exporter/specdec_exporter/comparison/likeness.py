@@ -117,13 +117,14 @@ def _facts(side: Baseline) -> dict[str, object]:
     found: dict[str, object] = {
         "hardware": context.hardware,
         "runtime": context.runtime,
+        "inference engine": side.engine.name,
         "vLLM version": side.vllm_version,
         "quantisation of the target model": target or "none named",
         "request parameters": context.request_parameters,
     }
     if side.speculates:
         found["quantisation of the draft model"] = draft or "none named"
-        found["draft model"] = given_config(context.command).get("model")
+        found["draft model"] = given_config(context.command).get("model") or side.draft_model
     return found
 
 

@@ -22,6 +22,7 @@ from specdec_exporter.inspection.examination import (
     warning_finding,
 )
 from specdec_exporter.predictor.arguments import ServerCommand
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.predictor.facts.deployment import Deployment
 from specdec_exporter.predictor.facts.known import Fact, load_facts
 from specdec_exporter.predictor.facts.speculativewords import misfits, unknown_arguments
@@ -57,11 +58,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stage shows by itself."""
+    """What one stage shows by itself. ``other_engine``: the name of the inference engine, unless it is vLLM."""
 
     stage: Stage
     deployment: Deployment
     findings: tuple[Diagnosis, ...] = ()
+    other_engine: str | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,25 +92,34 @@ def diagnose(observed: Sequence[Observed], looked_at: Mapping[str, str]) -> Repo
     known = list(accumulate((stage.deployment for stage in observed), together))
     told = [finding for stage in observed for finding in stage.findings]
     told += _differences(observed, known)
-    told += _facts(observed, known)
+    other_engine = next((stage.other_engine for stage in observed if stage.other_engine), None)
+    told += [] if other_engine else _facts(observed, known)
     findings = [finding for finding in told if finding.level != "PASS" or finding.code is None]
-    if known[-1].speculative is None:
-        action = "Give the log from the server's start, or its URL: there the engine says whether it speculates."
-        words = "not known: what was read does not tell whether it is on"
-        findings.append(
-            Diagnosis(stage=observed[-1].stage, level="WARN", subject="Speculation", found=words, action=action)
-        )
-    if all(finding.level == "PASS" for finding in findings):
-        words = "no known trap found"
-        findings.append(Diagnosis(stage=observed[-1].stage, level="PASS", subject="Facts", found=words))
+    findings += _in_the_end(observed[-1].stage, findings, known[-1], other_engine)
     findings.sort(key=lambda finding: LEVELS.index(finding.level), reverse=True)
     return Report(
         level=findings[0].level,
-        looked_at={**_in_words(known[-1]), **looked_at},
+        looked_at={**({} if other_engine else _in_words(known[-1])), **looked_at},
         findings=tuple(findings),
         notes=tuple(finding for finding in told if finding not in findings),
         not_checked=tuple(_not_checked(observed)),
     )
+
+
+def _in_the_end(
+    stage: Stage, findings: Sequence[Diagnosis], deployment: Deployment, other_engine: str | None
+) -> list[Diagnosis]:
+    """Return what the whole does not tell, and that no fact is one to look at."""
+    if other_engine is not None:
+        words = f"known of vLLM only, and {other_engine} answers"
+        return [Diagnosis(stage=stage, level="PASS", subject="Facts", found=words)]
+    if deployment.speculative is None:
+        action = "Give the log from the server's start, or its URL: there the engine says whether it speculates."
+        words = "not known: what was read does not tell whether it is on"
+        return [Diagnosis(stage=stage, level="WARN", subject="Speculation", found=words, action=action)]
+    if all(finding.level == "PASS" for finding in findings):
+        return [Diagnosis(stage=stage, level="PASS", subject="Facts", found="no known trap found")]
+    return []
 
 
 def _not_checked(observed: Sequence[Observed]) -> Iterator[str]:
@@ -161,7 +172,13 @@ def of_running(examination: Examination, evidence: Evidence, *, up: bool) -> Obs
     told = [pitfall_finding(pitfall) for pitfall in examination.pitfalls]
     told += [*failed_starts(examination.log, up=up), *costly_warnings(examination.log)] if examination.log else []
     new = tuple(_found("running", finding) for finding in examination.findings if finding not in told)
-    return Observed(stage="running", deployment=evidence.known() if up else Deployment(), findings=new)
+    engine = evidence.inference_engine
+    return Observed(
+        stage="running",
+        deployment=evidence.known() if up else Deployment(),
+        findings=new,
+        other_engine=None if engine is VLLM else engine.name,
+    )
 
 
 def _unknown(name: str, likely: str | None) -> Finding:

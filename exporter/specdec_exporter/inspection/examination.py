@@ -118,6 +118,8 @@ def no_metrics(error: FetchError, vllm_version: str | None) -> Finding:
         hint = "The predictor may still be loading, or be overloaded. Try again."
     elif vllm_version is not None:
         hint = f"/version says {vllm_version}: give the URL without a path, or the full URL of its metrics."
+    elif error.status == 400:
+        hint = "If this is a router of llama.cpp, it asks for a model: give /metrics?model=NAME&autoload=false."
     return Finding("FAIL", "Metrics", str(error), hint)
 
 
@@ -249,7 +251,7 @@ def pitfall_finding(pitfall: KnownPitfall) -> Finding:
 def baseline_finding(name: str, refusal: str | None, details: str, remarks: Sequence[str]) -> Finding:
     """Return the finding on a baseline that is compared with a predictor, or is refused."""
     if refusal is not None:
-        return Finding("WARN", "Baseline", f"{name} is not compared: {refusal}", "Record one of this model.")
+        return Finding("WARN", "Baseline", f"{name} is not compared: {refusal}", "Record one of what runs.")
     return Finding("PASS", "Baseline", f"{name}{details}", "; ".join(remarks) or None)
 
 

@@ -44,6 +44,8 @@ def without_drafts(evidence: Evidence) -> WithoutDrafts:
         said = _ONE_TOKEN
     else:
         said = _WITHOUT_DRAFTS[state]
+    if state == "stats_disabled" and engine is not VLLM:
+        said = replace(said, action="Point --predictor.url at vLLM instead of a proxy.")  # it has no such flag
     reasons = said.reasons if engine is VLLM else said.reasons[:1]  # the others are about vLLM's log
     return replace(said, reasons=reasons, action=_of_engine(said.action, engine))
 
@@ -188,8 +190,8 @@ _WITHOUT_DRAFTS: dict[StateName, WithoutDrafts] = {
     "speculation_off": WithoutDrafts(
         headline="Speculative decoding is off",
         reasons=(
-            "the predictor exposes no draft counters, or its log says speculative_config=None",
-            "or its method is extract_hidden_states, which drafts nothing",
+            "the predictor exposes no draft counters",
+            "or its log says speculative_config=None, or its method is extract_hidden_states, which drafts nothing",
         ),
         action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
     ),
@@ -210,7 +212,7 @@ _ONE_TOKEN = WithoutDrafts(
     action="Nothing to do on a prefill server: ask the servers that decode.",
 )
 _NEVER_DRAFTED = WithoutDrafts(
-    headline="Nothing was drafted since the predictor started: speculation is off, or drafts nothing",
-    reasons=("its counters of drafts are there whether or not it speculates, and all of them are 0",),
+    headline="No draft was counted since the predictor started",
+    reasons=("speculation is off, drafts nothing, or the release does not count drafts",),
     action="Nothing to do, unless it should be on: pass --speculative-config to vLLM.",
 )

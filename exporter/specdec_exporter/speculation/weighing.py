@@ -240,8 +240,8 @@ def _guess(
     def word(accepted: float) -> VerdictCode:
         if (accepted if head is None else head) < broken:
             return "broken"
-        doubtful = evidence.cost is not None or (evidence.speedup_max or 1.0) < 1.0
-        return "watch" if doubtful or accepted < even.watch_acceptance_ratio else "not_measured"
+        doubtful = evidence.cost is not None or accepted < even.watch_acceptance_ratio
+        return "watch" if doubtful else "not_measured"
 
     interval = acceptance_interval(figures, policy)
     ends = (interval.low or 0.0, interval.high or 0.0) if interval else (rate, rate)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from specdec_exporter.baseline.file import Baseline
 from specdec_exporter.formatting import between, count, decimal, percent, plain, seconds
+from specdec_exporter.predictor.engines.engine import VLLM
 from specdec_exporter.speculation.acceptance import (
     acceptance_ratio,
     mean_acceptance_length,
@@ -51,7 +52,10 @@ def _facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
     for name in context.__struct_fields__:
         yield name.replace("_", " "), getattr(context, name) or "not given"
     yield "served model", baseline.model_name or "-"
-    yield "vLLM", baseline.vllm_version or "-"
+    if baseline.engine is VLLM:
+        yield "vLLM", baseline.vllm_version or "-"
+    else:
+        yield "inference engine", baseline.engine.name
     yield from _speculation(baseline)
     for title, amount in (
         ("requests", baseline.requests_finished),
