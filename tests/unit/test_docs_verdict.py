@@ -42,7 +42,7 @@ def test_the_thresholds_in_the_text_are_the_policys() -> None:
     assert f"less than {cost.compared_min:g} of the step time" in speedup
     assert f"the interval is {latency.word_reach:g} times as wide" in speedup
     assert f"at least {latency.harmful_ratio:g} times as slow" in speedup
-    assert f"two looks in a row, at least {POLICY.harm_apart_seconds:g} s apart" in " ".join(PAGE.split())
+    assert f"two readings in a row, at least {POLICY.harm_apart_seconds:g} s apart" in " ".join(PAGE.split())
     measured = " ".join(section(PAGE, "Without step times: the speed-up of requests").split())
     assert f"{latency.harmful_ratio:g} times as slow" in measured
     assert f"z = {latency.z_score:g}, cv = {latency.time_per_output_token_cv:g}" in measured

@@ -112,7 +112,7 @@ def test_the_report_keeps_to_the_width_there_is(columns: int, monkeypatch: pytes
     assert max(map(len, text.splitlines())) <= columns
     flat = re.sub(r"[\s│]+", "", text)
     assert "71.7%" in flat
-    assert "Probablypays:3.15tokensastep;" in flat
+    assert "Probablypays:3.15tokensadraft;" in flat
 
 
 def test_a_terminal_gets_colour_and_no_color_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
