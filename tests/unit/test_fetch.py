@@ -320,7 +320,8 @@ async def test_an_unknown_name_and_nobody_listening_are_connect_failures(
 ) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        error = await failure(MetricsFetcher(session, f"http://{host}:{free.getsockname()[1]}"))
+        # A resolver takes its time on a busy machine.
+        error = await failure(MetricsFetcher(session, f"http://{host}:{free.getsockname()[1]}"), 60.0)
     assert error.reason == "connect"
     assert said in str(error)
 
