@@ -20,14 +20,14 @@ from specdec_exporter.speculation.verdict import WORDS, VerdictCode
 # Verdict -> when it holds. The rows stand in the order in which the verdict asks them.
 _VERDICTS: dict[VerdictCode, str] = {
     "harmful": (
-        "[two looks in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, beyond "
+        "[two readings in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, beyond "
         "chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token is above "
         "{latency[harmful_ratio]:g} times the baseline's, beyond chance"
     ),
     "not_paying": "the measured speed-up is below {latency[speedup_min]:g}, beyond chance",
     "broken": "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}, and below break-even",
     "watch": (
-        "the measured speed-up does not tell yet, or is not known; one look finds harm; nothing is measured, and "
+        "the measured speed-up does not tell yet, or is not known; one reading finds harm; nothing is measured, and "
         "acceptance is below the [watch level](#acceptance-an-estimate) of its load; or tokens are generated, nothing "
         "is drafted, and no loss is measured"
     ),
