@@ -21,8 +21,8 @@ from specdec_exporter.speculation.verdict import WORDS, VerdictCode
 _VERDICTS: dict[VerdictCode, str] = {
     "harmful": (
         "[two readings in a row](#chance-and-memory): the measured speed-up is below {latency[speedup_harmful]:g}, "
-        "beyond chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token is above "
-        "{latency[harmful_ratio]:g} times the baseline's, beyond chance"
+        "beyond chance. [Without step times](#without-step-times-the-speed-up-of-requests): time per output token is "
+        "above {latency[harmful_ratio]:g} times the baseline's, beyond chance"
     ),
     "not_paying": "the measured speed-up is below {latency[speedup_min]:g}, beyond chance",
     "broken": "no measurement tells, and acceptance is below {acceptance_ratio_broken:g}, and below break-even",
