@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import msgspec.yaml
@@ -40,8 +40,8 @@ def read(path: str) -> str:
 
 @cache
 def panels() -> frozenset[str]:
-    def titles(panels: list[dict[str, object]]) -> set[str]:
-        below = {title for panel in panels for title in titles(panel.get("panels", []))}  # type: ignore[arg-type]
+    def titles(panels: list[dict[str, Any]]) -> set[str]:
+        below = {title for panel in panels for title in titles(panel.get("panels", []))}
         return below | {str(panel.get("title")) for panel in panels}
 
     files = (ROOT / "dashboards" / "rendered").glob("*.json")
